@@ -61,6 +61,15 @@ def open_regular(path: Path) -> IO[bytes]:
     return open(path, "rb", opener=opener)
 
 
+def read_at_most(path: Path, most_bytes: int) -> bytes:
+    """The content of a file. Raises OSError, and ValueError for a larger file."""
+    with path.open("rb") as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise ValueError(f"over {most_bytes:,} bytes")
+    return content
+
+
 def read_text(path: Path) -> str:
     """The text of a regular file; bytes that are no UTF-8 become U+FFFD. Raises OSError."""
     with open_regular(path) as file:

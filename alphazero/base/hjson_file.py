@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from alphazero.base.errors import ConfigError
+from alphazero.base.files import read_at_most
 from alphazero.base.text import quoted, shortened
 
 KeyPath = tuple[str, ...]
@@ -54,15 +55,14 @@ class HjsonFile:
 def read_hjson(path: Path) -> HjsonFile:
     """Read an object; ConfigError names file and line of what cannot be read."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise ConfigError(f"{path}: over {MOST_BYTES:,} bytes; expected an object of settings")
+        content = read_at_most(path, MOST_BYTES)
         text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8; expected JSON") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}; expected an object of settings") from error
     reader = _Reader(path, text)
     table = reader.file()
     if not isinstance(table, dict):

@@ -216,15 +216,15 @@ def measure_disk(directory: Path, size_bytes: int = DISK_BYTES) -> DiskSpeed:
 
 def measure_preset(preset: str, asked: Examination) -> PresetSpeed:
     """A short training run and a short self-play of one preset."""
+    config = load_config(preset, {})
     with tempfile.TemporaryDirectory(prefix="alphazero-doctor-") as directory:
         try:
-            speed = _train(preset, asked, Path(directory))
-            evaluations = _play(speed, asked, Path(directory))
+            speed = _train(preset, config, asked, Path(directory))
+            evaluations = _play(speed, config, asked, Path(directory))
         except TrainingError as error:
             return PresetSpeed(preset, fault=str(error))
-    return dataclasses.replace(
-        speed, evaluations=evaluations, plays=evaluations / evaluations_per_position(load_config(preset, {}))
-    )
+    plays = evaluations / evaluations_per_position(config)
+    return dataclasses.replace(speed, evaluations=evaluations, plays=plays)
 
 
 def evaluations_per_position(config: Config) -> float:
@@ -233,9 +233,9 @@ def evaluations_per_position(config: Config) -> float:
     return (share * simulations + (1 - share) * config.self_play.fast_simulations) / share
 
 
-def _train(preset: str, asked: Examination, directory: Path) -> PresetSpeed:
+def _train(preset: str, config: Config, asked: Examination, directory: Path) -> PresetSpeed:
     """The preset as `alphazero launch` trains it. Raises TrainingError."""
-    config, on_gpu = load_config(preset, {}), bool(visible_gpus(asked.device))
+    on_gpu = bool(visible_gpus(asked.device))
     batch_size = config.training.batch_size
     if not on_gpu and batch_size > LARGEST_CPU_BATCH:
         batch_size = SMALLER_CPU_BATCH
@@ -259,13 +259,12 @@ def _train(preset: str, asked: Examination, directory: Path) -> PresetSpeed:
     )
 
 
-def _play(speed: PresetSpeed, asked: Examination, directory: Path) -> float:
+def _play(speed: PresetSpeed, config: Config, asked: Examination, directory: Path) -> float:
     """Evaluations per second of `alphazero selfplay`, once for each rank of the run. Raises TrainingError."""
     import torch
 
     from alphazero.network.model.precision import evaluation_precision
 
-    config = load_config(speed.preset, {})
     own = config.self_play
     precision = evaluation_precision(
         own.evaluation_precision, speed.precision, torch.device(speed.device), config.network.body

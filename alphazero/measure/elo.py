@@ -50,7 +50,7 @@ class MatchScore:
     wins: int
     draws: int
     losses: int
-    pairs: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
+    pairs: tuple[int, ...] = (0, 0, 0, 0, 0)
 
     @property
     def games(self) -> int:
@@ -69,18 +69,12 @@ class MatchScore:
 
     def __add__(self, other: MatchScore) -> MatchScore:
         """The score of both matches together."""
-        lowest, low, even, high, highest = map(sum, zip(self.pairs, other.pairs, strict=True))
         return MatchScore(
             self.wins + other.wins,
             self.draws + other.draws,
             self.losses + other.losses,
-            (lowest, low, even, high, highest),
+            tuple(map(sum, zip(self.pairs, other.pairs, strict=True))),
         )
-
-    def reversed(self) -> MatchScore:
-        """The other player's score."""
-        lowest, low, even, high, highest = self.pairs
-        return MatchScore(self.losses, self.draws, self.wins, (highest, high, even, low, lowest))
 
     def normalized_elo(self) -> tuple[float, float] | None:
         """The distance of the points per game from 1/2 in standard deviations, and half its 95 % interval.
@@ -228,7 +222,8 @@ class Sprt:
         shares = [count / total for count in seen]
         scores = [place / (len(counts) - 1) for place in range(len(counts))]
         if self.model == "logistic":
-            low, high = (_with_mean(scores, shares, expected_score(elo)) for elo in (self.elo0, self.elo1))
+            means = (expected_score(elo) for elo in (self.elo0, self.elo1))
+            low, high = (_tilted(shares, [score - mean for score in scores]) for mean in means)
         else:
             games = math.sqrt(2.0) if len(counts) == 5 else 1.0  # a pair's mean varies less than a game's
             low, high = (
@@ -251,12 +246,6 @@ def expected_score(elo: float) -> float:
     return 1 / (1 + 10 ** (-elo / 400))
 
 
-def _with_mean(scores: Sequence[float], shares: Sequence[float], mean: float) -> list[float]:
-    """The most likely distribution with that mean, of what was seen as `shares`."""
-    distances = [score - mean for score in scores]
-    return _tilted(shares, distances)
-
-
 def _with_distance(scores: Sequence[float], shares: Sequence[float], distance: float) -> list[float]:
     """The most likely distribution whose mean lies `distance` of its standard deviations above 0.5."""
     found = [1 / len(scores)] * len(scores)
@@ -275,7 +264,10 @@ def _with_distance(scores: Sequence[float], shares: Sequence[float], distance: f
 
 
 def _tilted(shares: Sequence[float], slopes: Sequence[float]) -> list[float]:
-    """shares / (1 + theta slopes), with the theta that makes their mean slope 0."""
+    """shares / (1 + theta slopes), with the theta that makes their mean slope 0.
+
+    It is the most likely distribution of that mean slope, of what was seen as `shares`.
+    """
 
     def mean_slope(theta: float) -> float:
         return sum(share * slope / (1 + theta * slope) for share, slope in zip(shares, slopes, strict=True))

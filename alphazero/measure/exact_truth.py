@@ -70,7 +70,6 @@ OUTCOME_SIGNS = {1: "+", 0: "=", -1: "-"}
 FULL = "."
 # Classes as Pons's: stones on the board (begin has at most 14, end more than 28), then plies to the end with
 # best play: easy less than 14, hard 28 or more (his sets themselves count 14 as easy and 28 as medium).
-CLASSES = ("end-easy", "middle-easy", "middle-medium", "begin-easy", "begin-medium", "begin-hard")
 _PONS_NAMES = {
     "Test_L3_R1": "end-easy",
     "Test_L2_R1": "middle-easy",
@@ -79,6 +78,7 @@ _PONS_NAMES = {
     "Test_L1_R2": "begin-medium",
     "Test_L1_R3": "begin-hard",
 }
+CLASSES = tuple(_PONS_NAMES.values())
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from alphazero.measure.elo import MatchScore, Sprt
+from alphazero.measure.elo import MatchScore
 from alphazero.play.matches.conduct import Conditions, Conductor
 from alphazero.play.matches.game import Adjudication, FinishedGame, games_of
 from alphazero.play.matches.openings import Opening
@@ -43,15 +44,12 @@ class Scoreboard:
 
     def points(self, player: int, other: int) -> MatchScore:
         """All games of the two, for `player`, whether their pairs are complete or not; without pairs."""
-        pairs = self._results[min(player, other), max(player, other)].values()
-        games = Counter(result for results in pairs for result in results)
-        score = MatchScore(games[1], games[0], games[-1])
-        return score if player < other else score.reversed()
+        games = Counter(itertools.chain(*self._pairs(player, other).values()))
+        return MatchScore(games[1], games[0], games[-1])
 
     def score(self, player: int, other: int) -> MatchScore:
         """The complete pairs of the two, for `player`."""
-        score = _score(self._results[min(player, other), max(player, other)].values())
-        return score if player < other else score.reversed()
+        return _score(self._pairs(player, other).values())
 
     def total(self, player: int) -> MatchScore:
         """The complete pairs of the player."""
@@ -66,12 +64,15 @@ class Scoreboard:
 
         A test of the games that end first would see short games first, which are no fair sample.
         """
+        pairs = self._pairs(player, other)
+        in_order = (pairs.get(number, []) for number in itertools.count())
+        return _score(itertools.takewhile(lambda results: len(results) == 2, in_order))
+
+    def _pairs(self, player: int, other: int) -> dict[int, list[int]]:
+        """For each pair of games of the two: 1, 0, -1 for each one that `player` won, drew, lost."""
         pairs = self._results[min(player, other), max(player, other)]
-        complete: list[list[int]] = []
-        while len(pairs.get(len(complete), ())) == 2:
-            complete.append(pairs[len(complete)])
-        score = _score(complete)
-        return score if player < other else score.reversed()
+        sign = 1 if player < other else -1
+        return {pair: [sign * result for result in results] for pair, results in pairs.items()}
 
 
 def _score(pairs: Iterable[list[int]]) -> MatchScore:
@@ -82,36 +83,24 @@ def _score(pairs: Iterable[list[int]]) -> MatchScore:
         if len(results) == 2:
             games.update(results)
             points[sum(results)] += 1
-    return MatchScore(
-        games[1], games[0], games[-1], (points[-2], points[-1], points[0], points[1], points[2])
-    )
-
-
-LANES_OF_TEST = 64  # games at a time; more would be wasted when the test is decided
+    return MatchScore(games[1], games[0], games[-1], tuple(points[sum_of] for sum_of in range(-2, 3)))
 
 
 def play_match(
-    game: str,
-    first: Player,
-    second: Player,
-    openings: Sequence[Opening],
-    *,
-    max_plies: int = 512,
-    test: Sprt | None = None,
+    game: str, first: Player, second: Player, openings: Sequence[Opening], *, max_plies: int = 512
 ) -> MatchScore:
-    """Both players from every opening with either side: two games per opening, until `test` is decided.
+    """Both players from every opening with either side: two games per opening.
 
-    Games are played side by side, so that their positions share batches: all at once, with a test
-    LANES_OF_TEST of them. Games longer than max_plies are drawn.
+    Games are played side by side, all at once, so that their positions share batches. Games longer than
+    max_plies are drawn.
     """
     board = Scoreboard()
 
     def on_game(over: FinishedGame) -> bool:
         board.add(over)
-        return test is None or test.decide(board.in_order(0, 1).pairs) == "continue"
+        return True
 
-    lanes = LANES_OF_TEST if test else max(1, 2 * len(openings))
-    conditions = Conditions(game, Adjudication(max_plies=max_plies), lanes=lanes)
+    conditions = Conditions(game, Adjudication(max_plies=max_plies), lanes=max(1, 2 * len(openings)))
     players = [InProcess("first", without_values(first)), InProcess("second", without_values(second))]
     Conductor(players, conditions, engines=None, on_game=on_game).play(games_of([(0, 1)], openings))
-    return board.in_order(0, 1) if test else board.score(0, 1)
+    return board.score(0, 1)

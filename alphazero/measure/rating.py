@@ -61,14 +61,13 @@ def ratings(num_players: int, scores: Mapping[tuple[int, int], MatchScore]) -> l
     points_K = np.array([scores[pair].share * scores[pair].games for pair in met])
     strength_P = np.zeros(num_players)
     for _ in range(ROUNDS):
-        slope_P, curve_PP = _likelihood(strength_P, sides_KP, games_K, points_K)
+        _, slope_P, curve_PP = _likelihood(strength_P, sides_KP, games_K, points_K)
         step_P = np.linalg.solve(curve_PP, slope_P)
         strength_P += np.clip(step_P, -LONGEST_STEP, LONGEST_STEP)
         if np.abs(step_P).max() < CLOSE_ENOUGH:
             break
-    _, curve_PP = _likelihood(strength_P, sides_KP, games_K, points_K)
+    expected_K, _, curve_PP = _likelihood(strength_P, sides_KP, games_K, points_K)
     from_mean_PP = np.eye(num_players) - 1 / num_players
-    expected_K = 1 / (1 + np.exp(-sides_KP @ strength_P))
     spread = _dispersion([scores[pair] for pair in met], expected_K, num_players)
     variance_P = spread * np.diag(from_mean_PP @ np.linalg.inv(curve_PP) @ from_mean_PP)
     elo_P, half_P = ELO_PER_UNIT * strength_P, ELO_PER_UNIT * Z_95 * np.sqrt(variance_P)
@@ -83,14 +82,14 @@ def _likelihood(
     sides_KP: npt.NDArray[np.float64],
     games_K: npt.NDArray[np.float64],
     points_K: npt.NDArray[np.float64],
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Slope [P] and negative curvature [P, P] of its logarithm, with the prior."""
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Expected points [K]; slope [P] and negative curvature [P, P] of its logarithm, with the prior."""
     precision = (ELO_PER_UNIT / PRIOR_ELO) ** 2
     expected_K = 1 / (1 + np.exp(-sides_KP @ strength_P))
     slope_P = sides_KP.T @ (points_K - games_K * expected_K) - precision * strength_P
     weight_K = games_K * expected_K * (1 - expected_K)
     curve_PP = (sides_KP.T * weight_K) @ sides_KP + precision * np.eye(len(strength_P))
-    return slope_P, curve_PP
+    return expected_K, slope_P, curve_PP
 
 
 def _dispersion(met: list[MatchScore], expected_K: npt.NDArray[np.float64], num_players: int) -> float:
@@ -213,9 +212,9 @@ STOCKFISH = "stockfish"
 GAMES = "/usr/games"
 
 
-def read_ladder(path: Path = LADDER) -> list[Rung]:
+def read_ladder() -> list[Rung]:
     """All rungs, from the lowest."""
-    rungs: list[dict[str, Any]] = read_toml(path).table["rung"]
+    rungs: list[dict[str, Any]] = read_toml(LADDER).table["rung"]
     return sorted((Rung(**rung) for rung in rungs), key=lambda rung: rung.rating)
 
 
@@ -266,16 +265,21 @@ def mark_best_rated(run: Path) -> tuple[Path, float] | None:
         each["step"]: each["elo"] for each, how in zip(ratings, played, strict=True) if how == played[-1]
     }
     directory = RunDirectory(run).checkpoints
-    standing = {
-        path: of_steps[step] for path in _complete(directory) if (step := files.step_of(path)) in of_steps
+    rated = {
+        path: of_steps[step]
+        for path in files.checkpoints_in(directory)
+        if (step := files.step_of(path)) in of_steps
     }
-    if not standing:
-        return None
-    best = max(standing, key=standing.__getitem__)
-    files.point_at(directory, METRIC, best, standing[best])
-    weights = weights_of_checkpoint(best)
-    write_weights(run / best_weights_file_name(weights.config, METRIC), weights)
-    return best, standing[best]
+    for best, elo in sorted(rated.items(), key=lambda item: -item[1]):
+        try:
+            files.verify(best, hash_files=False)
+        except CheckpointError:
+            continue
+        files.point_at(directory, METRIC, best, elo)
+        weights = weights_of_checkpoint(best)
+        write_weights(run / best_weights_file_name(weights.config, METRIC), weights)
+        return best, elo
+    return None
 
 
 def _ratings_in(file: Path) -> Iterator[dict[str, Any]]:
@@ -293,12 +297,3 @@ def _ratings_in(file: Path) -> Iterator[dict[str, Any]]:
 
 def _is_finite(value: object) -> bool:
     return files.is_number(value) and math.isfinite(value)
-
-
-def _complete(directory: Path) -> Iterator[Path]:
-    for path in files.checkpoints_in(directory) if directory.is_dir() else []:
-        try:
-            files.verify(path, hash_files=False)
-        except CheckpointError:
-            continue
-        yield path

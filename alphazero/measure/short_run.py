@@ -32,9 +32,7 @@ from alphazero.run.directory import RunDirectory
 
 GIB = 1 << 30
 RUN_NAME = "short"
-TRAINING = (
-    *("--run-name", RUN_NAME, "--steps", "1000000", "--validation-interval", "0", "--no-tensorboard"),
-)
+TRAINING = ("--run-name", RUN_NAME, "--steps", "1000000", "--validation-interval", "0", "--no-tensorboard")
 POWER_CAPS = Path("/sys/class/powercap")
 PACKAGES = "intel-rapl:?"  # whole processors; their parts (intel-rapl:0:0) are included
 
@@ -119,52 +117,32 @@ class ShortTraining:
         return [value for line in self.gpus for key, value in line.items() if key.endswith(name)]
 
 
-def train_for(
-    flags: Sequence[str], seconds: float, directory: Path, variables: Mapping[str, str] | None = None
-) -> ShortTraining:
+def train_for(flags: Sequence[str], seconds: float, directory: Path) -> ShortTraining:
     """Train for at least `seconds` after the first log interval. Raises TrainingError where that fails.
 
     flags: of `alphazero launch`. directory: of the run.
     """
-    (trained,) = train_side_by_side([ShortCommand(flags, variables or {})], seconds, directory)
-    return trained
-
-
-def train_side_by_side(jobs: Sequence[ShortCommand], seconds: float, directory: Path) -> list[ShortTraining]:
-    """Jobs that know nothing of each other, measured at the same time. Raises TrainingError."""
-    places = [directory / str(number) if number else directory for number in range(len(jobs))]
-    runs = [RunDirectory(place / RUN_NAME) for place in places]
-    launched = [
-        ShortCommand(["launch", "--runs-dir", str(place), *TRAINING, *job.arguments], job.variables)
-        for place, job in zip(places, jobs, strict=True)
-    ]
-    with _processes(launched, directory) as started:
-
-        def have_intervals(number: int) -> bool:
-            return all(len(_metrics(run, "speed")) >= number for run in runs)
-
-        _wait(started, directory, START_LIMIT_S, lambda: have_intervals(1))
+    run = RunDirectory(directory / RUN_NAME)
+    command = ShortCommand(["launch", "--runs-dir", str(directory), *TRAINING, *flags])
+    with _processes([command], directory) as started:
+        _wait(started, directory, START_LIMIT_S, lambda: bool(_metrics(run, "speed")))
         counters, end = EnergyCounters.read(), time.monotonic() + seconds
         _wait(
             started,
             directory,
             START_LIMIT_S + seconds,
-            lambda: time.monotonic() > end and have_intervals(LEAST_INTERVALS),
+            lambda: time.monotonic() > end and len(_metrics(run, "speed")) >= LEAST_INTERVALS,
         )
         watts = counters.watts_until(EnergyCounters.read())
-        speeds = [_metrics(run, "speed")[1:] for run in runs]
-        sizes = [_largest_process(process.pid) for process in started]
-        for process in started:
-            process.send_signal(signal.SIGTERM)
+        speeds = _metrics(run, "speed")[1:]
+        (launcher,) = started
+        size_bytes = _largest_process(launcher.pid)
+        launcher.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):  # killed with the block
-            for process in started:
-                process.wait(END_LIMIT_S)
-    found = []
-    for run, speed, size in zip(runs, speeds, sizes, strict=True):
-        trained = ShortTraining(run, speed, _metrics(run, "gpu"), size, watts)
-        on_gpus = trained.gpu_figures("memory_used_gib")
-        found.append(replace(trained, memory_bytes=int(max(on_gpus) * GIB)) if on_gpus else trained)
-    return found
+            launcher.wait(END_LIMIT_S)
+    trained = ShortTraining(run, speeds, _metrics(run, "gpu"), size_bytes, watts)
+    on_gpus = trained.gpu_figures("memory_used_gib")
+    return replace(trained, memory_bytes=int(max(on_gpus) * GIB)) if on_gpus else trained
 
 
 def last_lines(each: Sequence[ShortCommand], directory: Path) -> list[str]:

@@ -14,7 +14,7 @@ import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.base.text import reason
 from alphazero.data.store.columns import TRAINED_ON
-from alphazero.data.store.writer import row_schema
+from alphazero.data.store.writer import row_schema, rows_with
 
 # Arrays of a _core.SelfPlayGame, with their element types.
 _ARRAYS: dict[str, pa.DataType] = {
@@ -38,10 +38,11 @@ _NUMBERS: dict[str, pa.DataType] = {
     "plays_through": pa.bool_(),
     "resign_ply": pa.int32(),
 }
+_ENUMS = ("end", "termination")
 # A game of the core, finished or in progress.
 GAME_SCHEMA = pa.schema(
     [pa.field(name, kind, nullable=False) for name, kind in _NUMBERS.items()]
-    + [pa.field(name, pa.utf8(), nullable=False) for name in ("end", "termination")]
+    + [pa.field(name, pa.utf8(), nullable=False) for name in _ENUMS]
     + [
         pa.field(name, pa.list_(pa.field("item", kind, nullable=False)), nullable=False)
         for name, kind in _ARRAYS.items()
@@ -56,24 +57,11 @@ _TARGETS = {"puct": "visits", "gumbel": "completed_q"}
 
 def to_batch(games: Sequence[_core.SelfPlayGame]) -> pa.RecordBatch:
     """Games as rows of GAME_SCHEMA, in this order."""
-    columns: list[pa.Array[Any]] = []
-    for field in GAME_SCHEMA:
-        if field.name in _ARRAYS:
-            columns.append(_lists(field, [getattr(game, field.name) for game in games]))
-        elif field.name in _NUMBERS:
-            columns.append(pa.array([getattr(game, field.name) for game in games], field.type))
-        else:
-            columns.append(pa.array([getattr(game, field.name).name for game in games], field.type))
+    values = {name: [getattr(game, name) for game in games] for name in GAME_SCHEMA.names}
+    for name in _ENUMS:
+        values[name] = [value.name for value in values[name]]
+    columns = [pa.array(values[field.name], field.type) for field in GAME_SCHEMA]
     return pa.RecordBatch.from_arrays(columns, schema=GAME_SCHEMA)
-
-
-def _lists(field: pa.Field[Any], arrays: Sequence[Any]) -> pa.Array[Any]:
-    offsets = np.concatenate([[0], np.cumsum([len(array) for array in arrays])]).astype(np.int32)
-    kind = _ARRAYS[field.name]
-    values: Any = pa.array(np.concatenate([np.zeros(0, kind.to_pandas_dtype()), *arrays]), kind)
-    list_array: Any = pa.ListArray  # its stubs know no `type` beside arrays
-    whole: pa.Array[Any] = list_array.from_arrays(pa.array(offsets, pa.int32()), values, type=field.type)
-    return whole
 
 
 def from_batch(
@@ -86,17 +74,14 @@ def from_batch(
     if not batch.schema.equals(GAME_SCHEMA):
         raise DataError(f"{what}: columns are not those of this version")
     _check_fit(batch, what)
-    values: dict[str, list[Any]] = {
-        name: batch.column(name).to_pylist() for name in (*_NUMBERS, "end", "termination")
-    }
     games = []
-    for row in range(batch.num_rows):
+    for row, values in enumerate(batch.select([*_NUMBERS, *_ENUMS]).to_pylist()):
         game = _core.SelfPlayGame()
         for name in _NUMBERS:
-            setattr(game, name, values[name][row])
+            setattr(game, name, values[name])
         try:
-            game.end = _core.GameEnd[values["end"][row]]
-            game.termination = _core.Termination[values["termination"][row]]
+            game.end = _core.GameEnd[values["end"]]
+            game.termination = _core.Termination[values["termination"]]
         except KeyError as error:
             raise DataError(f"{what}: row {row}: {error.args[0]!r} ends no game") from error
         if under_way and game.end is not _core.GameEnd.NONE:
@@ -164,8 +149,9 @@ def _of_this_version(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch
     plies: Any = pc.list_value_length(batch.column("moves"))
     unknown = [np.full(length, np.nan, np.float32) for length in plies.to_pylist()]
-    columns = [
-        _lists(field, unknown) if field.name in _LATER else batch.column(field.name) for field in GAME_SCHEMA
+    columns: list[pa.Array[Any]] = [
+        pa.array(unknown, field.type) if field.name in _LATER else batch.column(field.name)
+        for field in GAME_SCHEMA
     ]
     return pa.RecordBatch.from_arrays(columns, schema=GAME_SCHEMA)
 
@@ -182,41 +168,30 @@ def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 def store_rows(batch: pa.RecordBatch, game_name: str, algorithm: str, event: str) -> pa.RecordBatch:
     """Finished games as rows of the game store (STORE_SCHEMA). event: why they were played."""
     num_rows = batch.num_rows
+    end = batch.column("end")
     columns: dict[str, pa.Array[Any]] = {
         "game": pa.repeat(game_name, num_rows),
         "variant": pa.repeat("standard", num_rows),
         "result": batch.column("result"),
-        "termination": pa.array(
-            [
-                str(termination if end == "RULES" else end).lower()
-                for end, termination in zip(
-                    batch.column("end").to_pylist(), batch.column("termination").to_pylist(), strict=True
-                )
-            ],
-            pa.utf8(),
-        ),
+        "termination": pc.utf8_lower(pc.if_else(pc.equal(end, "RULES"), batch.column("termination"), end)),
         "event": pa.repeat(event, num_rows),
         "source": pa.repeat("self-play", num_rows),
         "policy_offsets": batch.column("policy_offset"),
         "target_kind": pa.repeat(_TARGETS[algorithm], num_rows),
     }
     searched = ("flags", "root_q", "root_d", "best_q", *_LATER, "visits", "policy_move", "policy_prob")
-    for name in ("moves", *searched):
-        columns[name] = batch.column(name)
-    in_order = [
-        columns[field.name].cast(field.type) if field.name in columns else pa.nulls(num_rows, field.type)
-        for field in STORE_SCHEMA
-    ]
-    return pa.RecordBatch.from_arrays(in_order, schema=STORE_SCHEMA)
+    columns |= {name: batch.column(name) for name in ("moves", *searched)}
+    cast = {name: column.cast(STORE_SCHEMA.field(name).type) for name, column in columns.items()}
+    return rows_with(STORE_SCHEMA, cast, 0, num_rows)
 
 
-def is_trained_on(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    """bool [plies of all games]: did the ply get a full search?"""
-    flags: Any = batch.column("flags")
-    trained: npt.NDArray[np.bool_] = (flags.flatten().to_numpy(zero_copy_only=False) & TRAINED_ON) != 0
-    return trained
+def entries(batch: pa.RecordBatch, name: str) -> npt.NDArray[Any]:
+    """What a column of arrays holds, over all games."""
+    lists: Any = batch.column(name)
+    found: npt.NDArray[Any] = lists.flatten().to_numpy(zero_copy_only=False)
+    return found
 
 
 def num_trained_positions(batch: pa.RecordBatch) -> int:
     """Plies with a full search over all games."""
-    return int(np.count_nonzero(is_trained_on(batch)))
+    return int(np.count_nonzero(entries(batch, "flags") & TRAINED_ON))

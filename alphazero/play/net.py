@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -196,8 +196,8 @@ class Net:
         save_weights(Path(path), self._network, self.metadata)
 
     def __repr__(self) -> str:
-        shape = asdict(self.config)
-        return f"Net({self.source!r}: {self.game} {shape['blocks']}x{shape['filters']} on {self.device})"
+        shape = f"{self.config.blocks}x{self.config.filters}"
+        return f"Net({self.source!r}: {self.game} {shape} on {self.device})"
 
 
 def search_line(tree: TreeSearch, line: Line, limits: SearchLimits, lines: int) -> Snapshot:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import Any
 
 from alphazero.base.text import counted, table
 from alphazero.games.drawing import Style
@@ -31,15 +30,12 @@ def lines_text(found: Snapshot, count: int) -> list[str]:
     """A row for each of the best `count` moves: visits, chances of the side to move, line of play."""
     rows = [("move", "visits", "share", "win", "draw", "loss", "value", "line of play")]
     for report in found.moves[:count]:
-        win, draw, loss = report.wdl
         rows.append(
             (
                 report.san,
                 f"{report.visits:,}",
                 f"{report.share:.1%}",
-                f"{win:.1%}",
-                f"{draw:.1%}",
-                f"{loss:.1%}",
+                *(f"{chance:.1%}" for chance in report.wdl),
                 value_text(report.q, report.mate),
                 " ".join(report.pv_san[:LONGEST_PV]),
             )
@@ -94,13 +90,11 @@ def add_screen_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def style_of(
-    args: argparse.Namespace, stream: TextIO | None = None, environment: Mapping[str, str] = os.environ
-) -> Style:
-    """The style for `stream`, by default stdout."""
-    stream = stream or sys.stdout
-    encoding = (getattr(stream, "encoding", "") or "").lower().replace("-", "")
-    shows_colours = stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+def style_of(args: argparse.Namespace) -> Style:
+    """The style for stdout."""
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    shows_colours = sys.stdout.isatty() and not is_plain
     return Style(
         unicode=not args.ascii and encoding.startswith("utf"),
         colours=args.color == "always" or (args.color == "auto" and shows_colours),

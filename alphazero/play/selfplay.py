@@ -7,20 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 import alphazero._core as _core
 from alphazero.base.errors import ConfigError, DataError
 from alphazero.games.registry import get_game, history_fill
 from alphazero.play import lanes as games
-from alphazero.play.lanes import is_trained_on
-from alphazero.play.search_settings import self_play_settings
 from alphazero.search.batched import PoolEvaluator, num_trees, run_pool
-from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
+from alphazero.settings.self_play import SelfPlayConfig
 
 
 def new_lane(number: int) -> _core.SelfPlayGame:
@@ -137,11 +133,10 @@ def figures_of(batch: pa.RecordBatch) -> dict[str, float]:
     """
     results = batch.column("result").to_numpy(zero_copy_only=False)
     ends = np.array(batch.column("end").to_pylist())
-    lengths = _list_lengths(batch.column("moves"))
     figures = {
         "games": float(batch.num_rows),
-        "plies": float(lengths.mean()),
-        "positions": float(np.count_nonzero(is_trained_on(batch))),
+        "plies": len(games.entries(batch, "moves")) / batch.num_rows,
+        "positions": float(games.num_trained_positions(batch)),
         "first_player_wins": float((results > 0).mean()),
         "draws": float((results == 0).mean()),
         "too_long": float((ends == "TOO_LONG").mean()),
@@ -153,9 +148,8 @@ def figures_of(batch: pa.RecordBatch) -> dict[str, float]:
 
 def policy_entropy(batch: pa.RecordBatch) -> float:
     """Mean entropy in nats of the policies that are trained on; 0 where there are none."""
-    shares = _values(batch.column("policy_prob")) / FIXED_POINT
-    num_policies = np.count_nonzero(is_trained_on(batch))
-    return float(-(shares * np.log(shares)).sum() / max(1, num_policies))
+    shares = games.entries(batch, "policy_prob") / FIXED_POINT
+    return float(-(shares * np.log(shares)).sum() / max(1, games.num_trained_positions(batch)))
 
 
 def checked_resignations(batch: pa.RecordBatch) -> dict[str, float]:
@@ -185,65 +179,49 @@ def describe(figures: dict[str, float]) -> str:
     return " | ".join(parts)
 
 
-def _values(column: pa.Array[Any]) -> npt.NDArray[Any]:
-    lists: Any = column
-    values: npt.NDArray[Any] = lists.flatten().to_numpy(zero_copy_only=False)
-    return values
+def play_first_games(
+    game_name: str,
+    settings: _core.SelfPlaySettings,
+    own: SelfPlayConfig,
+    numbers: Sequence[int],
+    at_a_time: int,
+    evaluator: PoolEvaluator,
+    *,
+    keep: Callable[[pa.RecordBatch], None],
+    on_progress: Callable[[int], bool],
+    num_threads: int,
+) -> None:
+    """Play the first game of each lane of `numbers`, `at_a_time` of them side by side.
 
-
-def _list_lengths(column: pa.Array[Any]) -> npt.NDArray[Any]:
-    lists: Any = column
-    lengths: npt.NDArray[Any] = np.diff(lists.offsets.to_numpy(zero_copy_only=False))
-    return lengths
-
-
-@dataclass
-class Recording:
-    """Plays games of given lanes; `keep` gets the finished games (GAME_SCHEMA) after each round of moves.
-
-    on_progress gets the games so far after each batch; False ends play.
+    So the games are the same ones for any number of lanes at a time and whichever end first. keep gets the
+    finished games (GAME_SCHEMA) after each round of moves. on_progress gets the number of games so far after
+    each batch; False ends play.
     """
+    lanes: list[_core.SelfPlayGame] = []
+    begun = done = 0
+    cache = new_cache(own.evaluation_cache)
 
-    search: SearchConfig
-    self_play: SelfPlayConfig
-    seed: int
-    game_name: str
-    evaluator: PoolEvaluator
-    keep: Callable[[pa.RecordBatch], None]
-    on_progress: Callable[[int], bool]
-    num_threads: int = 1
+    def on_batch(moves: int, ended: int) -> bool:
+        return on_progress(done + ended)
 
-    def run(self, numbers: Sequence[int], at_a_time: int) -> None:
-        """Play the first game of each lane of `numbers`, `at_a_time` of them side by side.
-
-        So the games are the same ones for any number of lanes at a time and whichever end first.
-        """
-        own = self.self_play
-        settings = self_play_settings(self.search, own, self.seed)
-        lanes: list[_core.SelfPlayGame] = []
-        begun = done = 0
-        cache = new_cache(own.evaluation_cache)
-        while done < len(numbers):
-            last = min(len(numbers), begun + at_a_time - len(lanes))
-            lanes += [new_lane(number) for number in numbers[begun:last]]
-            begun = last
-            played = play(
-                self.game_name,
-                settings,
-                lanes,
-                own.moves_per_round,
-                self.evaluator,
-                cache=cache,
-                num_threads=self.num_threads,
-                to_the_end=True,
-                on_progress=self._progress_from(done),
-            )
-            lanes = [lane for lane in played.under_way if lane.number == 0]
-            done += len(played.finished)
-            if played.finished:
-                self.keep(games.to_batch(played.finished))
-            if not played.is_complete:
-                break
-
-    def _progress_from(self, done: int) -> Callable[[int, int], bool]:
-        return lambda moves, ended: self.on_progress(done + ended)
+    while done < len(numbers):
+        last = min(len(numbers), begun + at_a_time - len(lanes))
+        lanes += [new_lane(number) for number in numbers[begun:last]]
+        begun = last
+        played = play(
+            game_name,
+            settings,
+            lanes,
+            own.moves_per_round,
+            evaluator,
+            cache=cache,
+            num_threads=num_threads,
+            to_the_end=True,
+            on_progress=on_batch,
+        )
+        lanes = [lane for lane in played.under_way if lane.number == 0]
+        done += len(played.finished)
+        if played.finished:
+            keep(games.to_batch(played.finished))
+        if not played.is_complete:
+            break

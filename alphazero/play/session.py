@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from alphazero.base.errors import AlphaZeroError, GameInputError
-from alphazero.base.text import counted, near_match, quoted
+from alphazero.base.text import counted, near_match, quoted, table
 from alphazero.games.board import Board
 from alphazero.games.drawing import Style, can_be_flipped
 from alphazero.games.notation import move_text, move_texts, read_move
@@ -21,64 +21,28 @@ from alphazero.search.tree_search import SearchLimits
 CHESS = "chess"
 
 
-@dataclass(frozen=True)
-class PlayedGame:
-    """person: the person's side, first or second. result: as in PGN, '*' for a game in progress."""
-
-    board: Board
-    person: str
-    network: str
-    result: str
-    termination: str
-
-
 def require_chess(game: str, place: str) -> None:
     """Raise GameInputError for a game other than chess."""
     if game != CHESS:
         raise GameInputError(f"{place}: PGN is for chess; this is {game}")
 
 
-def to_pgn(game: PlayedGame) -> str:
-    """The game as PGN, with a blank line after it."""
+def pgn_of(played: Board, headers: Mapping[str, str]) -> str:
+    """The game as PGN, with a blank line after it; a header without a value is left out."""
     import chess
     import chess.pgn
 
-    require_chess(game.board.game, "pgn")
-    start = game.board.start
-    board = chess.Board(chess960=True)
-    if start is not None:
-        board.set_fen(start)
-    is_960 = start is not None and board.has_chess960_castling_rights()
-    board.chess960 = is_960
+    board = chess.Board(played.start or chess.STARTING_FEN, chess960=True)
+    board.chess960 = board.has_chess960_castling_rights()
     record = chess.pgn.Game()
     record.setup(board)
-    players = ("human", f"alphazero {game.network}")
-    white, black = players if game.person == "first" else players[::-1]
-    headers = {
-        "Event": "alphazero play",
-        "Date": time.strftime("%Y.%m.%d"),
-        "White": white,
-        "Black": black,
-        "Result": game.result,
-        "Termination": game.termination,
-    }
     for name, value in headers.items():
         if value:
             record.headers[name] = value
     node: chess.pgn.GameNode = record
-    for text in game.board.moves:
+    for text in played.moves:
         node = node.add_variation(node.board().parse_uci(text))
     return f"{record}\n\n"
-
-
-def add_to_pgn(path: Path, game: PlayedGame) -> None:
-    """Add the game to the end of a file. Raises GameInputError where it cannot be written."""
-    text = to_pgn(game)
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise GameInputError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 HINT_LINES = 3
@@ -127,13 +91,10 @@ class PlaySession:
     style: Style
     read: Callable[[str], str | None]
     write: Callable[[str], None]
-    _board: Board = field(init=False)
-    _resigned: str = field(init=False, default="")
-    _person: str = field(init=False, default="first")
-    _quits: bool = field(init=False, default=False)
-    _kept: list[str] = field(init=False, default_factory=list)  # moves of the game that was last saved
 
     def __post_init__(self) -> None:
+        self._quits = False
+        self._kept: list[str] = []  # moves of the game that was last saved
         self._random = random.Random(self.settings.seed)
         self._tree = self.net.tree()
         self._begin(self.settings.side)
@@ -177,7 +138,7 @@ class PlaySession:
     def _answer(self) -> None:
         """Play the network's move."""
         line = self._board.line
-        found = self._search(HINT_LINES)
+        found = self._search()
         assert found.best is not None
         best = found.best
         plan = " ".join(move_texts(line, best.pv[:LONGEST_PV]))
@@ -189,8 +150,8 @@ class PlaySession:
         if self._board.is_over:
             self._keep()
 
-    def _search(self, lines: int) -> Snapshot:
-        return search_line(self._tree, self._board.line, self.settings.limits, lines)
+    def _search(self) -> Snapshot:
+        return search_line(self._tree, self._board.line, self.settings.limits, HINT_LINES)
 
     def _obey(self) -> None:
         """Read and handle a line."""
@@ -248,7 +209,7 @@ class PlaySession:
     def _hint(self) -> None:
         if self._is_over:
             raise GameInputError(self._result())
-        found = self._search(HINT_LINES)
+        found = self._search()
         self.write(f"for the side to move: {chances_text(found.wdl)}")
         for row in lines_text(found, HINT_LINES):
             self.write(row)
@@ -304,16 +265,12 @@ class PlaySession:
     def _pgn(self, name: str) -> None:
         if not name:
             raise GameInputError("pgn: expected the name of a file, as pgn game.pgn")
-        path = Path(name).expanduser()
-        add_to_pgn(path, self._game())
-        self.write(f"added to {path}")
+        self._add_to(Path(name).expanduser())
 
     def _help(self) -> None:
-        width = max(map(len, COMMANDS))
-        how = "SAN or UCI (Nf3, g1f3, O-O, e8=Q)" if self._board.game == "chess" else "as `moves` lists it"
-        self.write(f"  {'a move'.ljust(width)}  {how}")
-        for name, text in COMMANDS.items():
-            self.write(f"  {name.ljust(width)}  {text}")
+        how = "SAN or UCI (Nf3, g1f3, O-O, e8=Q)" if self._board.game == CHESS else "as `moves` lists it"
+        for row in table([("a move", how), *COMMANDS.items()]):
+            self.write(f"  {row}")
 
     def _quit(self) -> None:
         self._quits = True
@@ -324,14 +281,29 @@ class PlaySession:
         if path is None or not moves or moves == self._kept:
             return
         self._kept = moves
-        add_to_pgn(path, self._game())
+        self._add_to(path)
+
+    def _add_to(self, path: Path) -> None:
+        """Add the game to the end of a PGN file. Raises GameInputError where it cannot be written."""
+        require_chess(self._board.game, "pgn")
+        players = ("human", f"alphazero {Path(self.net.source).name}")
+        white, black = players if self._person == "first" else players[::-1]
+        headers = {
+            "Event": "alphazero play",
+            "Date": time.strftime("%Y.%m.%d"),
+            "White": white,
+            "Black": black,
+            "Result": self._resigned or self._board.result or "*",
+            "Termination": "resignation" if self._resigned else self._board.termination.replace("_", " "),
+        }
+        text = pgn_of(self._board, headers)
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            raise GameInputError(f"{path}: cannot be written: {error.strerror}") from error
         self.write(f"added to {path}")
 
-    def _game(self) -> PlayedGame:
-        termination = "resignation" if self._resigned else self._board.termination.replace("_", " ")
-        result = self._resigned or self._board.result or "*"
-        return PlayedGame(self._board, self._person, Path(self.net.source).name, result, termination)
-
     def _side_name(self) -> str:
-        names = ("white", "black") if self._board.game == "chess" else ("x", "o")
+        names = ("white", "black") if self._board.game == CHESS else ("x", "o")
         return names[0 if self._board.turn == "first" else 1]

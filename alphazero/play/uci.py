@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -15,8 +16,8 @@ from alphazero.base.text import reason
 from alphazero.games.core_types import Line
 from alphazero.games.registry import make_line
 from alphazero.play.uci_options import TABLE, Options
-from alphazero.play.uci_protocol import Command, Debug, Go, Plain, SetOption, SetPosition, info_string, parse
-from alphazero.play.uci_thinking import Manner, Thinking
+from alphazero.play.uci_protocol import Debug, Go, Plain, SetOption, SetPosition, info_string, parse
+from alphazero.play.uci_thinking import Thinking
 from alphazero.search.batched import Evaluator
 from alphazero.search.tree_search import TreeSearch, TreeSettings
 
@@ -51,30 +52,6 @@ class Loading:
     error: Exception | None = None
 
 
-class NetworkLoader:
-    """Loads networks one after the other; `report` is called with each on the loader's thread."""
-
-    def __init__(self, open_network: OpenNetwork, report: Callable[[Loading], None]) -> None:
-        self._open = open_network
-        self._report = report
-        self._turn = threading.Lock()
-        self._newest: NetworkRequest | None = None
-
-    def load(self, request: NetworkRequest) -> None:
-        """Start loading a network; an earlier request that has not started is skipped."""
-        self._newest = request
-        threading.Thread(target=self._load, args=(request,), name="network", daemon=True).start()
-
-    def _load(self, request: NetworkRequest) -> None:
-        with self._turn:
-            try:
-                is_wanted = request is self._newest
-                loading = Loading(request, network=self._open(request) if is_wanted else None)
-            except Exception as error:  # of any kind: the engine decides what follows
-                loading = Loading(request, error=error)
-        self._report(loading)
-
-
 LONGEST_LINE = 2**20
 LAST_ANSWER_S = 1.0  # that the end of the program waits for
 NETWORK_OPTIONS = ("WeightsFile", "Threads", "MinibatchSize")
@@ -102,9 +79,11 @@ class UciEngine:
         self._write = write
         self._writing = threading.Lock()
         self._inbox: SimpleQueue[str | Loading | None] = SimpleQueue()
-        self._loader = NetworkLoader(open_network, self._inbox.put)
+        self._open_network = open_network
         self._loading = 0  # networks being loaded
-        self._requested: NetworkRequest | None = None
+        self._turn_to_load = threading.Lock()
+        self._newest: NetworkRequest | None = None
+        self._requested: NetworkRequest | None = None  # the newest unless it failed
         self._awaiting_ready = 0
         self._line: Line = make_line("chess")
         self._thinking: Thinking | None = None
@@ -158,23 +137,20 @@ class UciEngine:
             return True
         parsed = parse(item)
         self._send([info_string(remark) for remark in parsed.remarks])
-        if parsed.command is None:
-            return True
-        return self._handle(parsed.command)
-
-    def _handle(self, command: Command) -> bool:
-        if isinstance(command, Plain):
-            if command.word == "quit":
+        command = parsed.command
+        match command:
+            case Plain("quit"):
                 return False
-            self._plain(command.word)
-        elif isinstance(command, Debug):
-            self._is_debugging = command.is_on
-        elif isinstance(command, SetOption):
-            self._set_option(command)
-        elif isinstance(command, SetPosition):
-            self._set_position(command)
-        else:
-            self._go(command)
+            case Plain(word):
+                self._plain(word)
+            case Debug(is_on):
+                self._is_debugging = is_on
+            case SetOption():
+                self._set_option(command)
+            case SetPosition():
+                self._set_position(command)
+            case Go():
+                self._go(command)
         return True
 
     def _plain(self, word: str) -> None:
@@ -240,7 +216,15 @@ class UciEngine:
             self._stop()
         if self._thinking is not None:
             self._thinking.join()
-        self._thinking = Thinking(self._line.copy(), go, self._manner(), self._ready_tree, self._send, began)
+        self._thinking = Thinking(
+            self._line.copy(),
+            go,
+            copy.deepcopy(self.options),  # later ones hold from the next `go` on
+            self._ready_tree,
+            self._send,
+            began,
+            counts=self._is_debugging,
+        )
         self._thinking.start()
 
     def _is_thinking(self) -> bool:
@@ -259,18 +243,6 @@ class UciEngine:
             cache_mb=options.whole("Hash"),
             tree_mb=options.whole("MemoryLimit"),
             in_flight=options.whole("BatchesInFlight"),
-        )
-
-    def _manner(self) -> Manner:
-        options = self.options
-        return Manner(
-            multipv=options.whole("MultiPV"),
-            shows_wdl=options.is_on("UCI_ShowWDL"),
-            chess960=options.is_on("UCI_Chess960"),
-            prunes=options.is_on("SmartPruning"),
-            overhead_ms=options.whole("Move Overhead"),
-            tree_mb=options.whole("MemoryLimit"),
-            counts=self._is_debugging,
         )
 
     def _be_ready(self, times: int) -> None:
@@ -312,7 +284,18 @@ class UciEngine:
         with self._changed:
             self._is_settled = False
         self._loading += 1
-        self._loader.load(request)
+        self._newest = request
+        threading.Thread(target=self._open, args=(request,), name="network", daemon=True).start()
+
+    def _open(self, request: NetworkRequest) -> None:
+        """In a thread of its own: load a network after those before it, unless a newer one is wanted."""
+        with self._turn_to_load:
+            try:
+                is_wanted = request is self._newest
+                loading = Loading(request, network=self._open_network(request) if is_wanted else None)
+            except Exception as error:  # of any kind: the engine decides what follows
+                loading = Loading(request, error=error)
+        self._inbox.put(loading)
 
     def _loaded(self, loading: Loading) -> None:
         self._loading -= 1

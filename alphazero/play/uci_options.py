@@ -1,4 +1,4 @@
-"""The options of the engine: one table for `uci`, `setoption` and docs/play.md."""
+"""The options of the engine: one table for `uci` and `setoption`; docs/play.md shows it."""
 
 from __future__ import annotations
 
@@ -125,8 +125,9 @@ class Options:
         """Lower an option in MB to what this process can have; a line about it, "" where it is unchanged."""
         if option.name not in MEMORY:
             return ""
-        asked = self.whole(option.name)
-        used = min(asked, _most_megabytes())
+        asked, memory = self.whole(option.name), HostMemory().check()
+        # For one of the two: half of what this process has and can get.
+        used = min(asked, max(1, (memory.available_bytes + memory.rss_bytes) // 2 >> 20))
         while used > 1 and not _can_allocate(used):
             used //= 2
         self._values[option.name] = str(used)
@@ -149,24 +150,9 @@ class Options:
         return self._values[name] == "true"
 
 
-def _most_megabytes() -> int:
-    """For one of the two options in MB: half of what this process has and can get."""
-    memory = HostMemory().check()
-    return max(1, (memory.available_bytes + memory.rss_bytes) // 2 >> 20)
-
-
 def _can_allocate(megabytes: int) -> bool:
     try:
         _core.EvaluationCache(megabytes << 20)
     except MemoryError:
         return False
     return True
-
-
-def describe_table() -> list[str]:
-    """The lines of the table in docs/play.md."""
-    rows = ["| option | type | default | what it does |", "|---|---|---|---|"]
-    for option in TABLE:
-        kind = f"{option.low:g} to {option.high:.15g}" if option.kind in ("spin", "number") else option.kind
-        rows.append(f"| {option.name} | {kind} | {option.default or '-'} | {option.help} |")
-    return rows

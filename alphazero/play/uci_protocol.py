@@ -86,9 +86,7 @@ class Parsed:
 def parse(line: str) -> Parsed:
     """Parse any line; an empty one gives neither a command nor a remark."""
     words = line.split()
-    skipped = 0
-    while skipped < len(words) and words[skipped] not in COMMANDS:
-        skipped += 1
+    skipped = next((place for place, word in enumerate(words) if word in COMMANDS), len(words))
     if skipped == len(words):
         return Parsed(None, (f"unknown command: {quoted(line.strip())}",) if words else ())
     remarks = [f"ignored unknown command: {quoted(' '.join(words[:skipped]))}"] if skipped else []
@@ -185,23 +183,19 @@ def per_mille(wdl: tuple[float, float, float]) -> tuple[int, int, int]:
     return win, 1000 - win - loss, loss
 
 
-def score_text(q: float, mate: int | None) -> str:
-    """`cp C` or `mate N`."""
-    return f"mate {mate}" if mate is not None else f"cp {centipawns(q)}"
-
-
 def info_line(
     seen: Snapshot, move: MoveReport | None, pv: tuple[str, ...], *, multipv: int = 0, shows_wdl: bool = False
 ) -> str:
     """The info line of one move of a search (None: of the position); multipv 0 omits that field."""
-    q, wdl, mate = (seen.q, seen.wdl, seen.mate) if move is None else (move.q, move.wdl, move.mate)
+    of = move or seen
+    score = f"cp {centipawns(of.q)}" if of.mate is None else f"mate {of.mate}"
     milliseconds = round(1000 * seen.seconds)
     parts = [
         f"info depth {seen.depth} seldepth {max(seen.seldepth, 1)} time {milliseconds} nodes {seen.nodes}",
-        f"score {score_text(q, mate)}",
+        f"score {score}",
     ]
     if shows_wdl:
-        parts.append("wdl {} {} {}".format(*per_mille(wdl)))
+        parts.append("wdl {} {} {}".format(*per_mille(of.wdl)))
     parts.append(
         f"nps {round(1000 * seen.playouts / max(1, milliseconds))} hashfull {seen.hashfull} tbhits 0"
     )

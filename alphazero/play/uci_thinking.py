@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 import alphazero._core as _core
 from alphazero.base.text import reason
 from alphazero.games.core_types import Line
+from alphazero.play.uci_options import Options
 from alphazero.play.uci_protocol import NULL_MOVE, Go, best_move_line, info_line, info_string
 from alphazero.search.snapshot import Snapshot
 from alphazero.search.tree_search import SearchLimits, TreeSearch
@@ -26,10 +28,10 @@ RIVAL_SHARE = 0.1  # of the visits of the most visited move that a rival must ha
 
 @dataclass(frozen=True)
 class Budget:
-    """Seconds for a move: planned, and at most. None: no time limit."""
+    """Seconds for a move: planned, and at most."""
 
-    planned_s: float | None = None
-    most_s: float | None = None
+    planned_s: float = math.inf
+    most_s: float = math.inf
     is_clock: bool = False  # time saved on this move can be used later
 
 
@@ -61,8 +63,6 @@ def is_time_over(budget: Budget, seen: Snapshot, seconds: float, *, prunes: bool
 
     With `prunes`: also where no other move can be visited more often in time, or there is only one.
     """
-    if budget.planned_s is None or budget.most_s is None:
-        return False
     if seconds >= budget.most_s:
         return True
     if not budget.is_clock:
@@ -98,37 +98,28 @@ CLOCK_EVERY_S = 0.01
 GRACE_S = 0.05
 
 
-@dataclass(frozen=True)
-class Manner:
-    """The options of a single search."""
-
-    multipv: int = 1
-    shows_wdl: bool = False
-    chess960: bool = False
-    prunes: bool = True
-    overhead_ms: int = 30
-    tree_mb: int = 1024
-    counts: bool = False  # report the cost of the search (`debug on`)
-
-
 class Thinking:
     """One `go`, in its own thread.
 
     tree: called when the tree is needed; returns None where the search was stopped before a network was
-    loaded. send: takes lines of the protocol. began: when the command was read, by time.monotonic().
+    loaded. send: takes lines of the protocol. began: when the command was read, by time.monotonic(). counts:
+    whether to report the cost of the search.
     """
 
     def __init__(
         self,
         line: Line,
         go: Go,
-        manner: Manner,
+        options: Options,
         tree: Callable[[Thinking], TreeSearch | None],
         send: Callable[[list[str]], None],
         began: float,
+        *,
+        counts: bool,
     ) -> None:
         self.stopped = threading.Event()
-        self._line, self._go, self._manner = line, go, manner
+        self._line, self._go, self._options = line, go, options
+        self._counts = counts
         self._tree_of, self._send = tree, send
         self._clock_began = began
         self._pondering = go.ponder
@@ -180,25 +171,23 @@ class Thinking:
 
     def _find_moves(self) -> tuple[str, ...]:
         """The move to play and the expected answer, after a search where the rules leave a move."""
-        remarks: list[str] = []
-        only = self._legal_of(self._go.searchmoves, remarks)
-        if remarks:
-            self._send(remarks)
+        only = self._moves_to_search()
         legal = self._line.legal()
         if not legal:
-            self._send([f"info depth 0 score {'mate 0' if _is_mate(self._line) else 'cp 0'}"])
+            is_mate = self._line.outcome().termination == _core.Termination.WIN
+            self._send([f"info depth 0 score {'mate 0' if is_mate else 'cp 0'}"])
             return (NULL_MOVE,)
         tree = self._tree_of(self)
         seen = self._search(tree, only) if tree is not None else None
         if seen is not None and seen.best is not None:
-            return move_texts(self._line, seen.best.pv[:2], self._manner.chess960)
+            return self._texts(seen.best.pv[:2])
         texts = self._any_move(only or legal)
         if seen is None:
             self._send([f"info depth 1 score cp 0 pv {texts[0]}"])
         return texts
 
     def _any_move(self, legal: Sequence[int]) -> tuple[str, ...]:
-        return move_texts(self._line, tuple(legal[:1]), self._manner.chess960) or (NULL_MOVE,)
+        return self._texts(legal[:1]) or (NULL_MOVE,)
 
     def _search(self, tree: TreeSearch, only: tuple[int, ...]) -> Snapshot:
         """Search until a limit, a proof or `stop`; returns the last snapshot."""
@@ -207,25 +196,26 @@ class Thinking:
         tree.start(SearchLimits(nodes=self._go.nodes, depth=self._go.depth, moves=only))
         if self.stopped.is_set():  # before the tree was started
             tree.stop()
-        budget = budget_of(self._go, self._line.first_player_to_move, self._manner.overhead_ms)
+        overhead_ms, multipv = self._options.whole("Move Overhead"), self._options.whole("MultiPV")
+        budget = budget_of(self._go, self._line.first_player_to_move, overhead_ms)
         sent = time.monotonic()
         try:
-            while not tree.wait(CLOCK_EVERY_S if budget.planned_s is not None else INFO_EVERY_S):
+            while not tree.wait(CLOCK_EVERY_S if budget.planned_s < math.inf else INFO_EVERY_S):
                 now = time.monotonic()
                 if self._is_time_over(tree, budget, now):
                     break
                 if now - sent >= INFO_EVERY_S:
                     sent = now
-                    self._send(self._infos(tree.snapshot(self._manner.multipv)))
+                    self._send(self._infos(tree.snapshot(multipv)))
             self._wait_for_the_first(tree)
         except Exception as error:  # of the evaluator: out of memory, a lost device
             self._send([info_string(f"the network failed: {reason(error)}")])
         tree.stop()
-        seen = tree.snapshot(self._manner.multipv)
+        seen = tree.snapshot(multipv)
         if seen.is_full:
-            limit = self._manner.tree_mb
+            limit = self._options.whole("MemoryLimit")
             self._send([info_string(f"tree full (MemoryLimit {limit} MB): search ended")])
-        if self._manner.counts:
+        if self._counts:
             size = f"{seen.tree_nodes:,} nodes, {seen.tree_bytes // 2**20} MB"
             evaluated = f"{seen.evaluations:,} evaluations, {seen.cache_hits:,} from the cache"
             self._send([info_string(f"{evaluated}; the tree has {size}")])
@@ -233,9 +223,10 @@ class Thinking:
         return seen
 
     def _is_time_over(self, tree: TreeSearch, budget: Budget, now: float) -> bool:
-        if self._pondering or budget.planned_s is None:
+        if self._pondering:
             return False
-        return is_time_over(budget, tree.snapshot(0), now - self._clock_began, prunes=self._manner.prunes)
+        prunes = self._options.is_on("SmartPruning")
+        return is_time_over(budget, tree.snapshot(0), now - self._clock_began, prunes=prunes)
 
     def _wait_for_the_first(self, tree: TreeSearch) -> None:
         """Wait up to GRACE_S for the first evaluation, instead of playing a random move."""
@@ -245,40 +236,35 @@ class Thinking:
                 return
 
     def _infos(self, seen: Snapshot) -> list[str]:
-        manner = self._manner
+        multipv, shows_wdl = self._options.whole("MultiPV"), self._options.is_on("UCI_ShowWDL")
         if not seen.moves:
-            return [info_line(seen, None, (), shows_wdl=manner.shows_wdl)]
+            return [info_line(seen, None, (), shows_wdl=shows_wdl)]
         return [
             info_line(
                 seen,
                 move,
-                move_texts(self._line, move.pv, manner.chess960),
-                multipv=number if manner.multipv > 1 else 0,
-                shows_wdl=manner.shows_wdl,
+                self._texts(move.pv),
+                multipv=number if multipv > 1 else 0,
+                shows_wdl=shows_wdl,
             )
-            for number, move in enumerate(seen.moves[: manner.multipv], start=1)
+            for number, move in enumerate(seen.moves[:multipv], start=1)
         ]
 
-    def _legal_of(self, texts: tuple[str, ...], remarks: list[str]) -> tuple[int, ...]:
-        """The legal moves of `searchmoves`, with a remark for each other; () means all moves."""
+    def _moves_to_search(self) -> tuple[int, ...]:
+        """The legal moves of `searchmoves`, after a remark for each other; () means all moves."""
         moves = []
-        for text in texts:
+        for text in self._go.searchmoves:
             try:
                 moves.append(self._line.text_to_move(text))
             except _core.GameError:
-                remarks.append(info_string(f"go searchmoves: {text!r}: illegal move, ignored"))
+                self._send([info_string(f"go searchmoves: {text!r}: illegal move, ignored")])
         return tuple(moves)
 
-
-def move_texts(line: Line, moves: tuple[int, ...], chess960: bool) -> tuple[str, ...]:
-    """Moves from the end of the line as UCI."""
-    position = _core.ChessPosition(str(line))
-    texts = []
-    for move in moves:
-        texts.append(position.uci(move, chess960=chess960))
-        position.push(move)
-    return tuple(texts)
-
-
-def _is_mate(line: Line) -> bool:
-    return line.outcome().termination == _core.Termination.WIN
+    def _texts(self, moves: Sequence[int]) -> tuple[str, ...]:
+        """Moves from the end of the line as UCI."""
+        position, chess960 = _core.ChessPosition(str(self._line)), self._options.is_on("UCI_Chess960")
+        texts = []
+        for move in moves:
+            texts.append(position.uci(move, chess960=chess960))
+            position.push(move)
+        return tuple(texts)

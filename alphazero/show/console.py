@@ -7,7 +7,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -42,14 +41,6 @@ def showing(what: str, total: int, unit: str) -> Iterator[Work]:
         console.close()
 
 
-@dataclass(frozen=True)
-class ConsoleStyle:
-    """log_format: text or json. quiet: only warnings, validations and the end; the log has all lines."""
-
-    log_format: str = TEXT
-    quiet: bool = False
-
-
 class Console:
     """Silent on all ranks but 0; any thread may call.
 
@@ -57,10 +48,12 @@ class Console:
     five seconds of silence, then ten, up to a minute, a line reports the progress of the current work.
     """
 
-    def __init__(self, is_main: bool, style: ConsoleStyle | None = None) -> None:
+    def __init__(self, is_main: bool, *, log_format: str = TEXT, quiet: bool = False) -> None:
+        """log_format: text or json. quiet: show only warnings, validations and the end; the log has all."""
         self._is_main = is_main
-        self._style = style or ConsoleStyle()
-        self._shows_bar = sys.stderr.isatty() and self._style.log_format == TEXT and not self._style.quiet
+        self._is_json = log_format == JSON
+        self._is_quiet = quiet
+        self._shows_bar = sys.stderr.isatty() and not self._is_json and not quiet
         self._has_time = not sys.stderr.isatty()
         self._log: Path | None = None
         self._works: list[Work] = []  # the innermost last: the one whose progress is shown
@@ -74,20 +67,19 @@ class Console:
 
     def log_to(self, directory: Path) -> None:
         """Append every further line to the log in `directory` as well: log.txt, or log.jsonl."""
-        self._log = directory / ("log.jsonl" if self._style.log_format == JSON else "log.txt")
+        self._log = directory / ("log.jsonl" if self._is_json else "log.txt")
 
     def say(self, text: str, topic: Topic = Topic.NEWS, figures: Mapping[str, object] | None = None) -> None:
         """Print one or more lines. figures: values for programs, in JSON."""
         if not self._is_main:
             return
-        is_json = self._style.log_format == JSON
-        line = as_json(text, topic, figures) if is_json else text
+        line = as_json(text, topic, figures) if self._is_json else text
         with self._lock:
-            if not self._style.quiet or topic in SHOWN_WHEN_QUIET:
+            if not self._is_quiet or topic in SHOWN_WHEN_QUIET:
                 self._show(line)
             if self._log is not None:
                 with self._log.open("a", encoding="utf-8") as log:
-                    log.write((line if is_json else stamped(text)) + "\n")
+                    log.write((line if self._is_json else stamped(text)) + "\n")
 
     def warn(self, text: str) -> None:
         """Print a warning, also with --quiet."""
@@ -95,12 +87,12 @@ class Console:
 
     def alarm(self, text: str) -> None:
         """Print one line from any rank: what rank 0 cannot know, as the memory of a host."""
-        self._show(as_json(text, Topic.WARNING) if self._style.log_format == JSON else text)
+        self._show(as_json(text, Topic.WARNING) if self._is_json else text)
 
     @contextlib.contextmanager
-    def working(self, what: str, total: int = 0, unit: str = "", done: int = 0) -> Iterator[Work]:
+    def working(self, what: str, total: int = 0, unit: str = "") -> Iterator[Work]:
         """Show the progress of the block, which advances the Work."""
-        work = self.begin(what, total, unit, done)
+        work = self.begin(what, total, unit)
         try:
             yield work
         finally:
@@ -163,7 +155,7 @@ class Console:
     def _show(self, line: str) -> None:
         with self._lock:
             self._silent_s = 0.0
-            if self._has_time and self._style.log_format == TEXT:
+            if self._has_time and not self._is_json:
                 line = stamped(line)
             try:
                 tqdm.write(line, file=sys.stderr)
@@ -213,8 +205,6 @@ class Console:
                     self._say_progress(self._works[-1])
 
     def _say_progress(self, work: Work) -> None:
-        if self._style.quiet:
-            return
-        text = work.line()
-        is_json = self._style.log_format == JSON
-        self._show(as_json(text, Topic.PROGRESS, work.fields()) if is_json else text)
+        if not self._is_quiet:
+            text = work.line()
+            self._show(as_json(text, Topic.PROGRESS, work.fields()) if self._is_json else text)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from alphazero.run.metrics import Field
+from alphazero.run.metrics import Field, MetricWriter
 
 _STEP_OF_LINE = re.compile(r'\{"kind": "(\w+)", "step": (\d{1,18})[,}]')
 # In the order of interest.
@@ -147,7 +147,7 @@ def _shown_step(kind: str, step: int, figures: Mapping[str, float]) -> int:
     return step + 1 if kind == "self_play" else step
 
 
-class Viewer(ABC):
+class Viewer(MetricWriter):
     """A metric writer for a program in which people look at a run: figures are curves, events are texts."""
 
     def __init__(self, curves: Curves) -> None:
@@ -156,18 +156,6 @@ class Viewer(ABC):
     @abstractmethod
     def points(self, points: Sequence[Point]) -> None:
         """Show points of curves."""
-
-    @abstractmethod
-    def note(self, name: str, step: int, text: str) -> None:
-        """Show a text in Markdown."""
-
-    @abstractmethod
-    def flush(self) -> None:
-        """Write everything to disk."""
-
-    @abstractmethod
-    def close(self, failed: bool = False) -> None:
-        """Flush and release."""
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
         """Show the figures that are curves."""

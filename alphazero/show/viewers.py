@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from operator import attrgetter
 
 from alphazero.base.files import complete_lines
 from alphazero.run.directory import RunDirectory
@@ -12,6 +12,14 @@ from alphazero.settings.load import Config, to_table
 from alphazero.show.curves import Curves
 from alphazero.show.tensorboard import Setting, TensorBoardViewer
 from alphazero.show.weights_and_biases import WandbViewer
+
+SHOWN = (
+    *("network.game", "self_play.mode", "network.body", "network.blocks", "network.filters"),
+    *("network.se_ratio", "optimizer.optimizer", "optimizer.learning_rate", "optimizer.lr_schedule"),
+    *("optimizer.weight_decay", "training.batch_size", "training.precision", "training.ema_decay"),
+    *("loss.value_weight", "training.seed"),
+)
+SHOWN_OF_SELF_PLAY = ("search.simulations", "self_play.lanes", "self_play.reuse", "self_play.value_q_ratio")
 
 
 def open_writers(
@@ -37,32 +45,9 @@ def open_writers(
 
 def shown_settings(config: Config, world_size: int) -> dict[str, Setting]:
     """The settings by which runs are compared; config.json of the run has all."""
-    network, optimizer, training = config.network, config.optimizer, config.training
-    shown: dict[str, Setting] = {
-        "game": network.game,
-        "mode": config.self_play.mode,
-        "body": network.body,
-        "blocks": network.blocks,
-        "filters": network.filters,
-        "se_ratio": network.se_ratio,
-        "optimizer": optimizer.optimizer,
-        "learning_rate": optimizer.learning_rate,
-        "lr_schedule": optimizer.lr_schedule,
-        "weight_decay": optimizer.weight_decay,
-        "batch_size": training.batch_size,
-        "precision": training.precision,
-        "ema_decay": training.ema_decay,
-        "value_weight": config.loss.value_weight,
-        "seed": training.seed,
-        "ranks": world_size,
-    }
+    shown: dict[str, Setting] = {name.rpartition(".")[2]: attrgetter(name)(config) for name in SHOWN}
+    shown["ranks"] = world_size
     if config.self_play.mode != "supervised":
-        own: dict[str, Any] = {
-            "search": config.search.algorithm,
-            "simulations": config.search.simulations,
-            "lanes": config.self_play.lanes,
-            "reuse": config.self_play.reuse,
-            "value_q_ratio": config.self_play.value_q_ratio,
-        }
-        shown |= own
+        shown["search"] = config.search.algorithm
+        shown |= {name.rpartition(".")[2]: attrgetter(name)(config) for name in SHOWN_OF_SELF_PLAY}
     return shown

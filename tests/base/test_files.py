@@ -8,6 +8,7 @@ from alphazero.base.files import (
     complete_lines,
     cut_unfinished_line,
     given_path,
+    read_at_most,
     remove_unfinished,
 )
 
@@ -33,6 +34,13 @@ def test_files_that_are_not_there_have_no_lines(tmp_path):
     cut_unfinished_line(tmp_path / "none")
     assert complete_lines(tmp_path / "none") == []
     assert not (tmp_path / "none").exists()
+
+
+def test_a_file_is_read_up_to_a_size_and_not_beyond(tmp_path):
+    (tmp_path / "file").write_bytes(b"x" * 1000)
+    assert read_at_most(tmp_path / "file", 1000) == b"x" * 1000
+    with pytest.raises(ValueError, match="over 999 bytes"):
+        read_at_most(tmp_path / "file", 999)
 
 
 def test_unfinished_files_go_and_all_else_stays(tmp_path):

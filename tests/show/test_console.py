@@ -23,7 +23,7 @@ from alphazero.base.log import (
     stamped,
 )
 from alphazero.show import console as module
-from alphazero.show.console import Console, ConsoleStyle
+from alphazero.show.console import Console
 
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 
@@ -34,7 +34,7 @@ def opened():
     consoles = []
 
     def make(**style: object) -> Console:
-        consoles.append(Console(True, ConsoleStyle(**style)))
+        consoles.append(Console(True, **style))
         return consoles[-1]
 
     yield make

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from alphazero.measure.elo import Sprt
 from alphazero.play.matches.conduct import Conditions
 from alphazero.play.matches.game import ROUND_ROBIN, FinishedGame, games_of, meetings
 from alphazero.play.matches.pgn import PgnFile
-from alphazero.play.matches.players import Entrant, PlayerWords
+from alphazero.play.matches.players import PlayerWords
 from alphazero.play.matches.saved import SavedMatch
 from alphazero.play.matches.stage import DealtStage, MatchShare, OwnStage, Stage, play_tasks
 from alphazero.run.next_command import typed_command
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     game = lineup.game_of(players)
     if args.pgn_out is not None and game != "chess":
         raise ConfigError(f"--pgn-out {args.pgn_out}: only for chess; this is {game}")
-    entrants = [Entrant(player.name, lineup.limit(player)) for player in players]
+    shown = [replace(player, limit=lineup.limit(player)) for player in players]
     openings = openings_of(args, game)
     met = meetings(len(players), args.tournament or ROUND_ROBIN)
     conditions = Conditions(
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         with stage_of("match", args, lineup, places if share.pairings else ()) as stage:
             report.stage = stage
-            conduct(stage, share, entrants, report, saved, args)
+            conduct(stage, share, shown, report, saved, args)
     except (KeyboardInterrupt, AlphaZeroError, SystemExit):
         if report.board.games:
             print(report.to_json() if args.json else report.to_text(), flush=True)
@@ -182,12 +183,15 @@ def players_of(args: argparse.Namespace) -> list[PlayerWords]:
 def conduct(
     stage: Stage,
     share: MatchShare,
-    entrants: Sequence[Entrant],
+    shown: Sequence[PlayerWords],
     report: MatchReport,
     saved: SavedMatch | None,
     args: argparse.Namespace,
 ) -> None:
-    """Play all games, each to the state of the match, the PGN file and the report."""
+    """Play all games, each to the state of the match, the PGN file and the report.
+
+    shown: the players with the limits that PGN shows.
+    """
     with contextlib.ExitStack() as stack:
         pgn: PgnFile | None = None
         if args.pgn_out is not None:
@@ -196,7 +200,7 @@ def conduct(
                 pgn.restore(saved.last)
 
         def on_game(game: FinishedGame) -> bool:
-            text = None if pgn is None else pgn.next(game, entrants)
+            text = None if pgn is None else pgn.next(game, shown)
             if saved is not None:
                 saved.add(game, text)
             if pgn is not None and text is not None:

@@ -28,7 +28,7 @@ from alphazero.cluster.workers import Place, Worker, Workers, find_places
 from alphazero.data.store.growing import GrowingStore
 from alphazero.machine.lock import DirectoryLock
 from alphazero.play.lanes import concatenated, from_bytes, store_rows, to_bytes
-from alphazero.play.selfplay import Recording, describe, figures_of
+from alphazero.play.selfplay import describe, figures_of, play_first_games
 from alphazero.search.metered import Effort, Meter, MeteredEvaluator, Speed
 from alphazero.settings.flags import count, seconds
 from alphazero.settings.load import Config, load_config
@@ -176,6 +176,7 @@ def play_share(
     import torch
 
     from alphazero.network.inference.purpose import evaluator_for_self_play
+    from alphazero.play.search_settings import self_play_settings
 
     own, device, meter = config.self_play, next(network.parameters()).device, Meter()
     evaluator = evaluator_for_self_play(network, device, args.precision, own.evaluation_batch)
@@ -183,16 +184,17 @@ def play_share(
     # This process's part of --lanes, but enough to fill two batches.
     part = len(range(share.process, own.lanes, share.processes))
     at_a_time = max(1, part, min(own.lanes, 2 * own.evaluation_batch))
-    Recording(
-        config.search,
-        own,
-        config.training.seed,
+    play_first_games(
         network.spec.name,
+        self_play_settings(config.search, own, config.training.seed),
+        own,
+        range(share.process, args.games, share.processes),
+        at_a_time,
         MeteredEvaluator(evaluator, meter),
-        keep,
-        lambda ended: on_progress(ended) and time.monotonic() - started < args.seconds,
-        torch.get_num_threads(),
-    ).run(range(share.process, args.games, share.processes), at_a_time)
+        keep=keep,
+        on_progress=lambda ended: on_progress(ended) and time.monotonic() - started < args.seconds,
+        num_threads=torch.get_num_threads(),
+    )
     return Effort(meter.positions, meter.seconds, time.monotonic() - started)
 
 

@@ -39,7 +39,7 @@ from alphazero.settings.load import (
     with_named_rate,
 )
 from alphazero.settings.scope import changed_settings, kept_settings, require_same_run
-from alphazero.show.console import Console, ConsoleStyle
+from alphazero.show.console import Console
 from alphazero.show.weights_and_biases import require_package
 from alphazero.training.ranks.meeting import MeetingPlace, Participant, lone_process_environment, meet
 
@@ -234,7 +234,7 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         _meet(os.environ)
     elif speaks and not config.run.quiet:
         _say("starting: loading PyTorch and DeepSpeed takes some seconds")
-    console = Console(speaks, ConsoleStyle(config.run.log_format, config.run.quiet))
+    console = Console(speaks, log_format=config.run.log_format, quiet=config.run.quiet)
     with contextlib.closing(console), console.working("loading PyTorch and DeepSpeed"):
         from alphazero.training.ranks.runtime import read_runtime
         from alphazero.training.start.run_start import Request

@@ -94,9 +94,10 @@ class Conductor:
         return any(isinstance(player, EnginePlayer) for player in players)
 
     def _begin(self, pairing: Pairing) -> None:
-        limits = (self._contestants[pairing.first].limit, self._contestants[pairing.second].limit)
-        game = LiveGame.begin(self._conditions.game, pairing, self._conditions.rules, limits)
-        self._live[pairing.number] = game
+        first, second = self._contestants[pairing.first], self._contestants[pairing.second]
+        self._live[pairing.number] = LiveGame(
+            self._conditions.game, pairing, self._conditions.rules, first.limit, second.limit
+        )
 
     def _ask_engines(self) -> None:
         for game in self._live.values():
@@ -113,12 +114,10 @@ class Conductor:
         clocks: dict[str, Any] = {}
         if limit.control is not None:
             for is_first, colour in ((True, "white"), (False, "black")):
-                side = self._contestants[
-                    game.pairing.first if is_first else game.pairing.second
-                ].limit.control
-                if side is not None:
-                    clocks[f"{colour}_clock"] = game.clocks[is_first].left_s
-                    clocks[f"{colour}_inc"] = side.increment_s
+                own = game.clocks[is_first]
+                if own.limit.control is not None:
+                    clocks[f"{colour}_clock"] = own.left_s
+                    clocks[f"{colour}_inc"] = own.limit.control.increment_s
         timeout_s, ending = self._conditions.engine_timeout_s, Ending.ABANDONED
         reason = f"does not answer for {timeout_s:g} s"
         if limit.is_timed:
@@ -157,7 +156,7 @@ class Conductor:
             for game in drawn:
                 move = self._dice(game, "move").choice(game.line.legal())
                 self._play(game, Decision(game.line.move_to_text(move)))
-            thinking = [game for game in games if game not in drawn] if drawn else games
+            thinking = [game for game in games if game not in drawn]
             if isinstance(player, InProcess) and thinking and self._continues:
                 self._think_of(player, thinking)
             has_thought = has_thought or bool(games)

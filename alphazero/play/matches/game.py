@@ -6,18 +6,17 @@ Names and rules of adjudication are those of fastchess.
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 import chess
 
 import alphazero._core as _core
-from alphazero.games.core_types import Line
 from alphazero.play.matches.limits import Clock, Limit
 from alphazero.play.matches.openings import Opening
+from alphazero.play.uci_protocol import centipawns
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Score:
 
 def score_of_value(value: float, mate: int | None = None) -> Score:
     """A proven mate, else centipawns of a network's value, -1 to 1, by lc0's formula."""
-    return Score(mate=mate) if mate is not None else Score(round(90 * math.tan(1.5637541897 * value)))
+    return Score(centipawns(value)) if mate is None else Score(mate=mate)
 
 
 @dataclass(frozen=True)
@@ -169,26 +168,21 @@ class FinishedGame:
         return len(self.pairing.opening.moves) + len(self.decisions)
 
 
-@dataclass
 class LiveGame:
-    """A game in progress."""
+    """A game in progress, from its opening on."""
 
-    game: str
-    pairing: Pairing
-    rules: Adjudication
-    line: Line
-    clocks: dict[bool, Clock]  # by whether it is the first player's
-    judge: Adjudicator
-    decisions: list[Decision] = field(default_factory=list)
-    started_s: float = field(default_factory=time.monotonic)
-    is_waiting: bool = False  # for an engine's move
-    _board: chess.Board | None = None
-
-    @classmethod
-    def begin(cls, game: str, pairing: Pairing, rules: Adjudication, limits: tuple[Limit, Limit]) -> LiveGame:
-        """Start from the opening. limits: of the first and the second player."""
-        clocks = {True: Clock(limits[0]), False: Clock(limits[1])}
-        return cls(game, pairing, rules, pairing.opening.line(game), clocks, Adjudicator(rules))
+    def __init__(self, game: str, pairing: Pairing, rules: Adjudication, first: Limit, second: Limit) -> None:
+        """first, second: the limits of the two players."""
+        self.game = game
+        self.pairing = pairing
+        self.line = pairing.opening.line(game)
+        self.clocks = {True: Clock(first), False: Clock(second)}  # by whether it is the first player's
+        self.is_waiting = False  # for an engine's move
+        self._max_plies = rules.max_plies
+        self._judge = Adjudicator(rules)
+        self._decisions: list[Decision] = []
+        self._started_s = time.monotonic()
+        self._board: chess.Board | None = None
 
     @property
     def to_move(self) -> int:
@@ -207,7 +201,7 @@ class LiveGame:
             self._board = chess.Board(opening.start or chess.STARTING_FEN)
             for move in opening.moves:
                 self._board.push_uci(move)
-        for decision in self.decisions[len(self._board.move_stack) - len(self.pairing.opening.moves) :]:
+        for decision in self._decisions[len(self._board.move_stack) - len(self.pairing.opening.moves) :]:
             self._board.push_uci(decision.move)
         return self._board
 
@@ -215,33 +209,32 @@ class LiveGame:
         """Play a legal move; returns the game where that ends it."""
         by_first = self.line.first_player_to_move
         self.line.push_text(decision.move)
-        self.decisions.append(decision)
+        self._decisions.append(decision)
         outcome = self.line.outcome()
         if outcome.over:
             for_mover = -outcome.value
             points = (1 + (for_mover if by_first else -for_mover)) / 2
-            return self.over(points, Ending.NORMAL, _words(self.game, outcome.termination, points))
-        if self.judge.asks_for_scores and self.game == CHESS:
+            return self._over(points, Ending.NORMAL, _words(self.game, outcome.termination, points))
+        if self._judge.asks_for_scores and self.game == CHESS:
             board = self.board()
-            self.judge.note(decision.score, by_first, resets_clock=board.halfmove_clock == 0)
-            verdict = self.judge.result(decision.score, by_first, board.fullmove_number - 1)
+            self._judge.note(decision.score, by_first, resets_clock=board.halfmove_clock == 0)
+            verdict = self._judge.result(decision.score, by_first, board.fullmove_number - 1)
             if verdict is not None:
                 result = "Draw" if verdict == 0.5 else f"{side(self.game, verdict == 1.0)} wins"
-                return self.over(verdict, Ending.ADJUDICATION, f"{result} by adjudication")
-        if self.line.num_plies >= self.rules.max_plies:
-            reason = f"Draw by adjudication: {self.rules.max_plies} plies"
-            return self.over(0.5, Ending.ADJUDICATION, reason)
+                return self._over(verdict, Ending.ADJUDICATION, f"{result} by adjudication")
+        if self.line.num_plies >= self._max_plies:
+            reason = f"Draw by adjudication: {self._max_plies} plies"
+            return self._over(0.5, Ending.ADJUDICATION, reason)
         return None
 
     def forfeit(self, ending: Ending, reason: str) -> FinishedGame:
         """The player to move loses. reason: a phrase that follows its side."""
         first = self.line.first_player_to_move
-        return self.over(0.0 if first else 1.0, ending, f"{side(self.game, first)} {reason}")
+        return self._over(0.0 if first else 1.0, ending, f"{side(self.game, first)} {reason}")
 
-    def over(self, points: float, ending: Ending, reason: str) -> FinishedGame:
-        """The finished game."""
-        seconds = time.monotonic() - self.started_s
-        return FinishedGame(self.pairing, points, ending, reason, tuple(self.decisions), seconds)
+    def _over(self, points: float, ending: Ending, reason: str) -> FinishedGame:
+        seconds = time.monotonic() - self._started_s
+        return FinishedGame(self.pairing, points, ending, reason, tuple(self._decisions), seconds)
 
 
 def side(game: str, is_first: bool) -> str:
@@ -253,17 +246,15 @@ def side(game: str, is_first: bool) -> str:
 
 def _words(game: str, termination: _core.Termination, points: float) -> str:
     """Why a game with these points for its first player is over."""
-    draws = {
+    wins = f"{side(game, points == 1.0)} {'mates' if game == CHESS else 'wins'}"
+    return {
+        _core.Termination.WIN: wins,
+        _core.Termination.BOARD_FULL: "The board is full",
         _core.Termination.STALEMATE: "Draw by stalemate",
         _core.Termination.REPETITION: "Draw by 3-fold repetition",
         _core.Termination.FIFTY_MOVES: "Draw by fifty moves rule",
         _core.Termination.INSUFFICIENT_MATERIAL: "Draw by insufficient mating material",
-    }
-    if termination is _core.Termination.BOARD_FULL:
-        return "The board is full"
-    if termination is _core.Termination.WIN:
-        return f"{side(game, points == 1.0)} {'mates' if game == CHESS else 'wins'}"
-    return draws[termination]
+    }[termination]
 
 
 ROUND_ROBIN = "round-robin"

@@ -82,7 +82,7 @@ class Clock:
     """One side's clock in one game."""
 
     def __init__(self, limit: Limit) -> None:
-        self._limit = limit
+        self.limit = limit
         control = limit.control
         # As in fastchess and cutechess, the first move has an increment as well.
         self.left_s = control.time_s + control.increment_s if control else math.inf
@@ -91,13 +91,13 @@ class Clock:
     @property
     def deadline_s(self) -> float:
         """Seconds from now after which an answer is too late."""
-        own = self._limit.move_time_s
-        return min(self.left_s, math.inf if own is None else own) + self._limit.margin_s
+        own = self.limit.move_time_s
+        return min(self.left_s, math.inf if own is None else own) + self.limit.margin_s
 
     def spend(self, elapsed_s: float) -> float:
         """Subtract the time of a move; returns by how many seconds it was late, 0 if in time."""
-        late_s = elapsed_s - (self.deadline_s - self._limit.margin_s)
-        control = self._limit.control
+        late_s = elapsed_s - (self.deadline_s - self.limit.margin_s)
+        control = self.limit.control
         if control:
             self.left_s = max(0.0, self.left_s - elapsed_s) + control.increment_s
             if control.moves:
@@ -105,7 +105,7 @@ class Clock:
                 if self.moves_to_go == 0:
                     self.moves_to_go = control.moves
                     self.left_s += control.time_s
-        return late_s if late_s > self._limit.margin_s else 0.0
+        return late_s if late_s > self.limit.margin_s else 0.0
 
 
 def whole_number(text: str, place: str) -> int:

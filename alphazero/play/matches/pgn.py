@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 import chess
@@ -17,7 +17,7 @@ import chess.pgn
 from alphazero.base.errors import DataError
 from alphazero.play.matches.game import Decision, FinishedGame
 from alphazero.play.matches.limits import clock_text
-from alphazero.play.matches.players import Entrant
+from alphazero.play.matches.players import PlayerWords
 
 RESULTS = {1.0: "1-0", 0.5: "1/2-1/2", 0.0: "0-1"}
 
@@ -30,29 +30,22 @@ class Appended:
     text: str
 
 
-class PgnFile:
-    """A file to which each finished game is appended at once."""
+class PgnFile(contextlib.ExitStack):
+    """A file to which each finished game is appended at once, as a context manager."""
 
     def __init__(self, path: Path, event: str) -> None:
         """Raises DataError where the file cannot be written."""
+        super().__init__()
         self._event = event
         self._path = path
         try:
-            self._file: IO[str] = path.open("a", encoding="utf-8")
+            self._file: IO[str] = self.enter_context(path.open("a", encoding="utf-8"))
         except OSError as error:
             raise DataError(f"--pgn-out {path}: cannot be written: {error.strerror}") from error
 
-    def __enter__(self) -> PgnFile:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
-
-    def next(self, game: FinishedGame, entrants: Sequence[Entrant]) -> Appended:
+    def next(self, game: FinishedGame, players: Sequence[PlayerWords]) -> Appended:
         """The game's text, and where it will begin."""
-        text = pgn_of(game, entrants, self._event) + "\n\n"
+        text = pgn_of(game, players, self._event) + "\n\n"
         return Appended(os.fstat(self._file.fileno()).st_size, text)
 
     def add(self, game: Appended) -> None:
@@ -84,13 +77,13 @@ class PgnFile:
         self.add(game)
 
 
-def pgn_of(game: FinishedGame, entrants: Sequence[Entrant], event: str) -> str:
+def pgn_of(game: FinishedGame, players: Sequence[PlayerWords], event: str) -> str:
     """The game as PGN."""
     opening = game.pairing.opening
     root = chess.pgn.Game()
     if opening.start is not None:
         root.setup(chess.Board(opening.start))
-    for name, value in _headers(game, entrants, event).items():
+    for name, value in _headers(game, players, event).items():
         root.headers[name] = value.replace("\\", "\\\\").replace('"', '\\"')  # as PGN has it
     node: chess.pgn.GameNode = root
     for text in opening.moves:
@@ -101,8 +94,8 @@ def pgn_of(game: FinishedGame, entrants: Sequence[Entrant], event: str) -> str:
     return root.accept(chess.pgn.StringExporter(columns=100)).strip()
 
 
-def _headers(game: FinishedGame, entrants: Sequence[Entrant], event: str) -> dict[str, str]:
-    white, black = entrants[game.pairing.first], entrants[game.pairing.second]
+def _headers(game: FinishedGame, players: Sequence[PlayerWords], event: str) -> dict[str, str]:
+    white, black = players[game.pairing.first], players[game.pairing.second]
     same = str(white.limit) == str(black.limit)
     controls = (
         {"TimeControl": str(white.limit)}

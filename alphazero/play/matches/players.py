@@ -55,25 +55,21 @@ def without_values(player: Player) -> Thinker:
     return think
 
 
-def network_player(
-    evaluator: NetworkEvaluator, *, fill: _core.HistoryFill = _core.HistoryFill.FEN_ONLY
-) -> Player:
+def network_player(evaluator: NetworkEvaluator) -> Player:
     """Plays the move with the network's largest share, the lowest policy index among equals; no search."""
 
     def choose(lines: Sequence[Line]) -> list[int]:
-        legal, offset, evaluation = _evaluate(evaluator, lines, fill)
-        logits = evaluation.legal_logits
+        legal, offset, evaluation = _evaluate(evaluator, lines)
+        logits = np.split(evaluation.legal_logits, offset[1:-1])
         return [
-            line.index_to_move(int(indices[logits[begin : begin + len(indices)].argmax()]))
-            for line, indices, begin in zip(lines, legal, offset, strict=False)
+            line.index_to_move(int(indices[own.argmax()]))
+            for line, indices, own in zip(lines, legal, logits, strict=True)
         ]
 
     return choose
 
 
-def one_ply_player(
-    evaluator: NetworkEvaluator, *, fill: _core.HistoryFill = _core.HistoryFill.FEN_ONLY
-) -> Player:
+def one_ply_player(evaluator: NetworkEvaluator) -> Player:
     """Plays the move after which the network values the position highest for the player who made it.
 
     A move that ends the game counts by its result. There is no search and no policy, so this shows what the
@@ -94,7 +90,7 @@ def one_ply_player(
                     asked.append((place, move))
                     after.append(next_line)
         if after:
-            wdl_B3 = _evaluate(evaluator, after, fill)[2].wdl
+            wdl_B3 = _evaluate(evaluator, after)[2].wdl
             for (place, move), (win, _, loss) in zip(asked, wdl_B3.tolist(), strict=True):
                 values[place][move] = loss - win
         return [max(of_move, key=of_move.__getitem__) for of_move in values]
@@ -103,12 +99,12 @@ def one_ply_player(
 
 
 def _evaluate(
-    evaluator: NetworkEvaluator, lines: Sequence[Line], fill: _core.HistoryFill
+    evaluator: NetworkEvaluator, lines: Sequence[Line]
 ) -> tuple[list[npt.NDArray[np.int32]], npt.NDArray[np.int32], BatchEvaluation]:
     """The policy indices of the legal moves, each position's offset into them, and the evaluation."""
     legal = [line.legal_indices() for line in lines]
     offset = np.concatenate([[0], np.cumsum([len(indices) for indices in legal])]).astype(np.int32)
-    packed = np.stack([line.packed(fill) for line in lines])
+    packed = np.stack([line.packed() for line in lines])
     return legal, offset, evaluator(packed, np.concatenate(legal), offset)
 
 
@@ -235,11 +231,3 @@ class PlayerWords:
     limit: Limit | None = None
     random_share: float = 0.0
     rules: str = ""
-
-
-@dataclass(frozen=True)
-class Entrant:
-    """A player as results and PGN show it."""
-
-    name: str
-    limit: Limit

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from alphazero.base.errors import ConfigError, DataError
-from alphazero.base.files import replacing
+from alphazero.base.files import read_at_most, replacing
 from alphazero.base.records import from_table, to_json
 from alphazero.base.text import quoted, reason
 from alphazero.play.matches.game import Ending, FinishedGame, Pairing
@@ -25,11 +25,11 @@ POINTS = (0.0, 0.5, 1.0)
 
 @dataclass(frozen=True)
 class SavedGame:
-    """A finished game by its number. ending: the value of an Ending. opening: a digest of its opening."""
+    """A finished game by its number. opening: a digest of its opening."""
 
     number: int
     points: float
-    ending: str
+    ending: Ending
     opening: str
 
 
@@ -96,7 +96,7 @@ class SavedMatch:
                 raise DataError(f"{place}: expected each game once, of {len(pairings):,}")
             if game.opening != _digest(pairing.opening):
                 raise DataError(f"{place}: expected the openings with which this match was begun")
-            found.append(FinishedGame(pairing, game.points, Ending(game.ending), "", (), 0.0))
+            found.append(FinishedGame(pairing, game.points, game.ending, "", (), 0.0))
         return found
 
     def add(self, game: FinishedGame, last: Appended | None) -> None:
@@ -106,7 +106,7 @@ class SavedMatch:
                 f"--resume {self._path}: changed by another process; expected one match to write to it"
             )
         pairing = game.pairing
-        saved = SavedGame(pairing.number, game.points, game.ending.value, _digest(pairing.opening))
+        saved = SavedGame(pairing.number, game.points, game.ending, _digest(pairing.opening))
         self._games.append(to_json(saved))
         self._last = last
         self._write()
@@ -137,18 +137,13 @@ def _identity(path: Path) -> tuple[int, int] | None:
 def _read(path: Path) -> MatchState:
     """Raises DataError, one line, for what is no state of a match."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise ValueError(f"over {MOST_BYTES >> 20:,} MiB")
-        table = json.loads(content)
+        table = json.loads(read_at_most(path, MOST_BYTES))
         if isinstance(table, dict) and table.get("version") != VERSION:
             raise ValueError(f"version {quoted(table.get('version'))}; expected {VERSION}")
         state = from_table(MatchState, table)
         for game in state.games:
             if game.points not in POINTS:
                 raise ValueError(f"game {game.number}: {game.points:g} points")
-            Ending(game.ending)
     except OSError as error:
         raise DataError(f"--resume {path}: cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

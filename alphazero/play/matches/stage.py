@@ -6,8 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Protocol
+from typing import TypeAlias
 
 from alphazero.base.records import from_json, to_json
 from alphazero.cluster.workers import Worker, Workers
@@ -31,50 +30,33 @@ class MatchShare:
     pairings: tuple[Pairing, ...]
 
 
-class Stage(Protocol):
-    """Plays games; efforts: of each process so far."""
-
-    @property
-    def efforts(self) -> Sequence[Effort]: ...
-
-    def play(self, share: MatchShare, on_game: OnGame, say: Say) -> None:
-        """Play the games. say: takes lines about forfeits. Raises PlayerError, and ConfigError for an engine
-        that cannot be started.
-        """
-        ...
-
-
-class OwnStage:
+class OwnStage(contextlib.ExitStack):
     """This process, as a context manager: no engine outlives it."""
 
     def __init__(self, make: Callable[[PlayerWords], Contestant], meter: Meter) -> None:
         """make: a player, ready to play. meter: of its evaluations."""
+        super().__init__()
         self._make = make
         self._meter = meter
         self._room: EngineRoom | None = None
-        self._stack = contextlib.ExitStack()
         self._checked: set[str] = set()
         self._players: tuple[PlayerWords, ...] = ()
         self._contestants: list[Contestant] = []
         self._seconds = 0.0
         self._began_s: float | None = None
 
-    def __enter__(self) -> OwnStage:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
-
     @property
     def efforts(self) -> Sequence[Effort]:
-        """See Stage."""
+        """Of each process so far."""
         under_way_s = 0.0 if self._began_s is None else time.monotonic() - self._began_s
         return [Effort(self._meter.positions, self._meter.seconds, self._seconds + under_way_s)]
 
     def play(self, share: MatchShare, on_game: OnGame, say: Say) -> None:
-        """See Stage. The players stay as they are made until there are others."""
+        """Play the games; the players stay as they are made until there are others.
+
+        say: takes lines about forfeits. Raises PlayerError, and ConfigError for an engine that cannot be
+        started.
+        """
         if not share.pairings:
             return
         if share.players != self._players:
@@ -95,7 +77,7 @@ class OwnStage:
             if not isinstance(player, EnginePlayer):
                 continue
             if self._room is None:
-                self._room = self._stack.enter_context(EngineRoom())
+                self._room = self.enter_context(EngineRoom())
             if player.name not in self._checked:
                 self._room.check(player)
                 self._checked.add(player.name)
@@ -114,11 +96,11 @@ class DealtStage:
 
     @property
     def efforts(self) -> Sequence[Effort]:
-        """See Stage."""
+        """Of each process so far."""
         return self._efforts
 
     def play(self, share: MatchShare, on_game: OnGame, say: Say) -> None:
-        """See Stage. Games with engines side by side are those of all workers. After on_game has returned
+        """As OwnStage. Games with engines side by side are those of all workers. After on_game has returned
         False the workers can play no more.
         """
         number, together = len(self._workers), share.conditions.concurrency
@@ -138,6 +120,9 @@ class DealtStage:
                 say(reply.content.decode())
             elif not on_game(from_json(FinishedGame, reply.content)):
                 return
+
+
+Stage: TypeAlias = OwnStage | DealtStage
 
 
 def dealt(pairings: Sequence[Pairing], number: int) -> list[tuple[Pairing, ...]]:

@@ -24,7 +24,7 @@ from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import Config, decided, places
 from alphazero.settings.scope import Kept, kept_settings
 from alphazero.settings.self_play import as_begun, settled
-from alphazero.show.console import Console, ConsoleStyle
+from alphazero.show.console import Console
 from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.engine import Engine, end_process_group, start_process_group
 from alphazero.training.engine.graphed_network import graph_notices
@@ -77,7 +77,7 @@ def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request
     exchange = start_process_group(runtime)
     runtime = with_local_ranks(runtime, exchange)
     torch.set_num_threads(default_threads(runtime.local_world_size))
-    console = Console(runtime.is_main, ConsoleStyle(config.run.log_format, config.run.quiet))
+    console = Console(runtime.is_main, log_format=config.run.log_format, quiet=config.run.quiet)
     rank = Rank(runtime, exchange, console, stop)
     console.begin("preparing")
     try:

@@ -22,7 +22,7 @@ def train_with(monkeypatch: pytest.MonkeyPatch, work: Any) -> list[str]:
     monkeypatch.setattr(module, "start_process_group", lambda runtime: None)
     monkeypatch.setattr(module, "with_local_ranks", lambda runtime, exchange: runtime)
     monkeypatch.setattr(module, "end_process_group", lambda: called.append("end of group"))
-    monkeypatch.setattr(module, "Console", lambda is_main, style: console)
+    monkeypatch.setattr(module, "Console", lambda is_main, **style: console)
     monkeypatch.setattr(module, "compare_ranks", lambda *args: ())
     monkeypatch.setattr(module, "find_run", lambda *args: contextlib.nullcontext())
     monkeypatch.setattr(module, "_train", work)
