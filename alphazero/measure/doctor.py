@@ -30,7 +30,7 @@ from alphazero.cluster.launch.remote import run_everywhere
 from alphazero.cluster.plan import programs
 from alphazero.cluster.plan.hostfile import Host
 from alphazero.cluster.plan.launch_plan import Remote, SshOptions
-from alphazero.machine.environment import CHECKOUT, environment
+from alphazero.machine.environment import environment
 from alphazero.machine.memory import count_cores
 from alphazero.measure.short_run import RUN_NAME, ShortCommand, last_lines, train_for, visible_gpus
 from alphazero.settings.load import Config, load_config
@@ -186,7 +186,7 @@ def examine_hosts(
     found = []
     for answer in run_everywhere(remotes, python, ["-m", programs.DOCTOR], lines, limit_s):
         host = from_output(ExaminedHost, MARK, answer.output) if answer.status == 0 else None
-        fault = explain(answer, python, CHECKOUT, limit_s)
+        fault = explain(answer, python, limit_s)
         found.append(host or ExaminedHost(answer.remote.name, {}, fault=fault))
     return found
 

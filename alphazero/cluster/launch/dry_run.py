@@ -75,12 +75,9 @@ def _lines_of_host(plan: LaunchPlan, rank: int, python: str, program: Sequence[s
 
 def _command_there(plan: LaunchPlan, rank: int, python: str, program: Sequence[str]) -> Command:
     own, device = plan.hosts[rank], "cpu" if plan.device == "cpu" else "cuda"
-    hosts = [replace(host, num_ranks=host.num_ranks or 1) for host in plan.hosts]
-    hosts[rank] = replace(hosts[rank], devices=tuple(map(str, own.slots or range(own.num_ranks or 1))))
+    hosts = list(plan.hosts)
+    hosts[rank] = replace(own, devices=tuple(map(str, own.slots or range(own.num_ranks or 1))))
     command = bare_command(replace(plan, hosts=tuple(hosts), device=device), rank, python, program)
-    if own.num_ranks is None:  # torchrun's own word for it
-        words = (f"--nproc_per_node={'gpu' if device == 'cuda' else 1}", *command.argv[4:])
-        command = replace(command, argv=(*command.argv[:3], *words))
     variables = [weight_variable(own)] if plan.has_weights else []
     if plan.interface:
         variables += interface_variables(device, plan.interface, "--interface")
