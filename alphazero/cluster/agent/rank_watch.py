@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import statistics
 import time
 from collections import deque
@@ -15,10 +14,10 @@ import psutil
 
 from alphazero.cluster.agent.processes import ranks_of
 from alphazero.cluster.agent.protocol import Beat, RankState
+from alphazero.run.checkpoint_files import PREFIX, checkpoints_in
 from alphazero.run.rank import Heartbeat, Phase, read_heartbeats
 
 NUM_TIMED = 20
-CHECKPOINT = re.compile(r"step-(\d+)")
 STATE_LETTERS = {"stopped": "T", "tracing-stop": "T", "disk-sleep": "D", "zombie": "Z", "dead": "X"}
 
 
@@ -124,11 +123,10 @@ class RankWatch:
 
     def newest_checkpoint(self) -> int:
         """Step of the newest one whose directory has its final name; -1 where there is none."""
-        try:
-            names = [path.name for path in self._checkpoints.iterdir()]
-        except OSError:
-            return -1
-        return max((int(found[1]) for name in names if (found := CHECKPOINT.fullmatch(name))), default=-1)
+        with contextlib.suppress(OSError):
+            names = [path.name for path in checkpoints_in(self._checkpoints)]
+            return max((int(name.removeprefix(PREFIX)) for name in names), default=-1)
+        return -1
 
 
 def alive(pids: Mapping[int, int]) -> dict[int, psutil.Process]:
