@@ -217,8 +217,7 @@ def run(args: argparse.Namespace) -> int:
         # The trainer itself reports idle ranks.
         for notice in (*plan.notices, *idle, *unread_variables(os.environ), *words):
             launch.say(notice)
-        job = (sys.executable, _trainer(), trainer_arguments)
-        for line in dry_run_lines(plan, os.environ, *job):
+        for line in dry_run_lines(plan, _trainer(), trainer_arguments):
             print(line)
         return 0
     for line in (*unread_variables(os.environ), *_commands_of_others(args, plan)):
@@ -292,7 +291,7 @@ def _start(args: argparse.Namespace, plan: LaunchPlan, trainer_arguments: list[s
     )
     command = typed_command(sys.argv, os.environ)
     os.environ[COMMAND_VARIABLE] = json.dumps(command)  # agents of this machine inherit it
-    supervisor = Supervisor(job, sys.executable, os.environ, launch.say_of_job)
+    supervisor = Supervisor(job, launch.say_of_job)
     status = supervisor.run()
     run = supervisor.run_directory
     is_saved = supervisor.has_saved or (run is not None and (run / "checkpoints" / LATEST).exists())

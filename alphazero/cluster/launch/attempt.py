@@ -176,14 +176,13 @@ class Attempt:
     """
 
     plan: LaunchPlan
-    python: str
     inbox: SignalInbox
     say: Say
     take_output: Callable[[Output], None] | None = None
     shows_start: bool = False
 
     def __post_init__(self) -> None:
-        self._links = [AgentLink(self.plan, rank, self.python) for rank in self.plan.started]
+        self._links = [AgentLink(self.plan, rank) for rank in self.plan.started]
         self._open = list(self._links)
         self._has_rank_0 = 0 in self.plan.started
         self._starting = Work(STARTING) if self.shows_start else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -49,14 +50,14 @@ class Examined:
         return not any(fault.is_failure for fault in self.faults)
 
 
-def examine(hosts: Sequence[HostPlan], question: Question, python: str) -> tuple[Examined, ...]:
+def examine(hosts: Sequence[HostPlan], question: Question) -> tuple[Examined, ...]:
     """Probe all hosts at once and compare; where the master is among them, it is the first one."""
     questions = [replace(question, is_master=question.is_master and host is hosts[0]) for host in hosts]
     asked = [rank for rank, host in enumerate(hosts) if host.remote.target]
     inputs = [to_json(replace(questions[rank], checkout=str(CHECKOUT))) + "\n" for rank in asked]
     remotes = [hosts[rank].remote for rank in asked]
     began = time.time()
-    answers = run_everywhere(remotes, python, ["-m", programs.HOST_PROBE], inputs, PROBE_TIMEOUT_S)
+    answers = run_everywhere(remotes, ["-m", programs.HOST_PROBE], inputs, PROBE_TIMEOUT_S)
     ended = time.time()
     by_name = {answer.remote.name: answer for answer in answers}
     examined = []
@@ -69,21 +70,21 @@ def examine(hosts: Sequence[HostPlan], question: Question, python: str) -> tuple
             # The host looked at its clock at some moment while we waited.
             ahead = max(probe.clock_s - ended, 0.0) or min(probe.clock_s - began, 0.0)
         else:
-            faults = (HostFault(explain(answer, python, PROBE_TIMEOUT_S)),)
+            faults = (HostFault(explain(answer, PROBE_TIMEOUT_S)),)
         if probe and host.num_ranks is None:
             host = replace(host, num_ranks=len(probe.visible) or 1)
         examined.append(Examined(host, probe, ahead, faults))
     return compare(examined, question)
 
 
-def explain(answer: Answer, python: str, timeout_s: float) -> str:
+def explain(answer: Answer, timeout_s: float) -> str:
     """Why a program gave no answer there, and what was expected."""
     if answer.status is None:
         return f"no answer within {timeout_s:.0f} s; expected a host that is up"
     if answer.status == NO_CHECKOUT:
         return f"no checkout at {CHECKOUT}; expected the same path as on the head"
     if answer.status == NO_INTERPRETER:
-        return f"no interpreter {python}; expected the same environment as on the head"
+        return f"no interpreter {sys.executable}; expected the same environment as on the head"
     if answer.status == SSH_FAILED and answer.remote.target:
         return explain_ssh(answer.errors)
     last = last_line(answer.errors) or "no output"

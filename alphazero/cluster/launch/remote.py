@@ -12,6 +12,7 @@ import selectors
 import shlex
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -106,11 +107,11 @@ def remote_argv(
 
 
 def start_there(
-    remote: Remote, python: str, arguments: Sequence[str], stderr: int = subprocess.PIPE
+    remote: Remote, arguments: Sequence[str], stderr: int = subprocess.PIPE
 ) -> subprocess.Popen[bytes]:
-    """That command with pipes, in a session of its own: a Ctrl-C reaches the head alone."""
+    """Our own interpreter there with pipes, in a session of its own: a Ctrl-C reaches the head alone."""
     return subprocess.Popen(
-        remote_argv(remote, python, arguments),
+        remote_argv(remote, sys.executable, arguments),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=stderr,
@@ -119,16 +120,12 @@ def start_there(
 
 
 def run_everywhere(
-    remotes: Sequence[Remote],
-    python: str,
-    arguments: Sequence[str],
-    inputs: Sequence[str],
-    timeout_s: float,
+    remotes: Sequence[Remote], arguments: Sequence[str], inputs: Sequence[str], timeout_s: float
 ) -> list[Answer]:
     """Run a program on all hosts at once, each with its input; answers in the hosts' order."""
 
     def ask(remote: Remote, text: str) -> Answer:
-        process = start_there(remote, python, arguments)
+        process = start_there(remote, arguments)
         try:
             output, errors = _converse(process, text.encode(), timeout_s)
             return Answer(remote, process.returncode, output, errors)
@@ -221,7 +218,7 @@ def explain_ssh(errors: str) -> str:
 class AgentLink:
     """The agent of one host: started at once, its messages read without blocking, wishes sent to it."""
 
-    def __init__(self, plan: LaunchPlan, node_rank: int, python: str) -> None:
+    def __init__(self, plan: LaunchPlan, node_rank: int) -> None:
         self.plan = plan
         self.remote = plan.hosts[node_rank].remote
         self.heard = time.monotonic()
@@ -230,7 +227,7 @@ class AgentLink:
         self.errors = ""  # what ssh, a login script or the agent printed on stderr
         self._received = b""
         self._sending = threading.Lock()  # beats come from a separate thread
-        self.process = start_there(self.remote, python, ["-m", programs.NODE_AGENT])
+        self.process = start_there(self.remote, ["-m", programs.NODE_AGENT])
         for descriptor in self.descriptors:
             os.set_blocking(descriptor, False)
         assert self.process.stdin is not None

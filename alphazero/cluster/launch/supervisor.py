@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import sys
@@ -74,10 +75,8 @@ class Supervision:
 class Supervisor:
     """Runs a job to its end, over as many starts as are allowed."""
 
-    def __init__(self, job: Supervision, python: str, environment: Mapping[str, str], say: Say) -> None:
+    def __init__(self, job: Supervision, say: Say) -> None:
         self._job = job
-        self._python = python
-        self._environment = environment
         self._say = say
         self._inbox = SignalInbox()
         self._asked: list[signal.Signals] = []  # what agents got, of a batch system
@@ -243,9 +242,9 @@ class Supervisor:
                 interface=plan.interface,
                 data={path: data_digest(Path(path)) for path in job.data} if len(plan.started) > 1 else {},
             )
-            examined = examine(hosts, question, self._python)
+            examined = examine(hosts, question)
             if job.sync_data and self._send_data(examined, question):
-                examined = examine(hosts, question, self._python)
+                examined = examine(hosts, question)
             fit = self._judge(examined, is_restart)
             if fit is None:
                 return None
@@ -274,7 +273,7 @@ class Supervisor:
         lacking = [one.host.remote for one in examined if one.probe and one.probe.data != question.data]
         for remote in lacking:
             try:
-                size = send([Path(path) for path in question.data], remote, self._python)
+                size = send([Path(path) for path in question.data], remote)
             except LaunchError as error:
                 self._say(f"error: {error}")
             else:
@@ -321,7 +320,7 @@ class Supervisor:
     def _attempt(self, plan: LaunchPlan, take: Callable[[Output], None] | None = None) -> StartOutcome:
         """Start the agents and see their part to its end."""
         shows_start = take is None and not self._job.quiet
-        outcome = Attempt(plan, self._python, self._inbox, self._say, take, shows_start).run()
+        outcome = Attempt(plan, self._inbox, self._say, take, shows_start).run()
         self._asked += outcome.asked
         return outcome
 
@@ -337,13 +336,13 @@ class Supervisor:
             of_start.append(Variable(RESTART_VARIABLE, "1", "a restart"))
         hosts = []
         for rank, host in plan.started.items():
-            environment: Mapping[str, str] = self._environment
+            environment: Mapping[str, str] = os.environ
             passed_on: list[Variable] = []
             if host.remote.target:
-                given = self._environment.items()
+                given = os.environ.items()
                 environment = {name: value for name, value in given if name.startswith(PASSED_ON)}
                 passed_on = [Variable(name, value, "from the head") for name, value in environment.items()]
-            command = build_command(plan, rank, environment, self._python, program)
+            command = build_command(plan, rank, environment, sys.executable, program)
             if is_job and not (plan.is_head or self._job.quiet):
                 for line in banner(plan, command):
                     self._say(line)

@@ -69,18 +69,18 @@ def describe(paths: Sequence[Path]) -> list[FileEntry]:
     return [FileEntry(str(file), file.stat().st_size, sha256_of(file)) for file in files]
 
 
-def send(paths: Sequence[Path], remote: Remote, python: str) -> int:
+def send(paths: Sequence[Path], remote: Remote) -> int:
     """Send what `remote` lacks of the data at paths; the bytes that were sent.
 
     Raises LaunchError naming the host where it cannot take it.
     """
     entries = describe(paths)
     program = ["-m", programs.DATA_RECEIVER, "lacks"]
-    (answer,) = run_everywhere([remote], python, program, [_listed(entries)], QUERY_TIMEOUT_S)
+    (answer,) = run_everywhere([remote], program, [_listed(entries)], QUERY_TIMEOUT_S)
     lacking = set(_marked(answer.output, f"{remote.name}: {_last(answer.errors)}"))
     wanted = [entry for entry in entries if entry.path in lacking]
     if wanted:
-        _stream(wanted, remote, python)
+        _stream(wanted, remote)
     return sum(entry.size_bytes for entry in wanted)
 
 
@@ -89,8 +89,8 @@ def _listed(entries: Sequence[FileEntry]) -> str:
     return json.dumps([asdict(entry) for entry in entries]) + "\n"
 
 
-def _stream(entries: Sequence[FileEntry], remote: Remote, python: str) -> None:
-    process = start_there(remote, python, ["-m", programs.DATA_RECEIVER, "receive"], subprocess.STDOUT)
+def _stream(entries: Sequence[FileEntry], remote: Remote) -> None:
+    process = start_there(remote, ["-m", programs.DATA_RECEIVER, "receive"], subprocess.STDOUT)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
