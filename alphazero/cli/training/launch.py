@@ -173,13 +173,7 @@ def run(args: argparse.Namespace) -> int:
     from alphazero.cli.training import train
     from alphazero.cluster.launch import dry_run as launch
     from alphazero.cluster.plan import resolve
-    from alphazero.machine.machine import (
-        addresses_of,
-        find_free_port,
-        look_at_this_machine,
-        outward_address,
-        port_is_free,
-    )
+    from alphazero.machine.machine import addresses_of, find_free_port, look_at_this_machine, port_is_free
 
     request = _request(args)
     ssh = ssh_options(args)
@@ -199,7 +193,6 @@ def run(args: argparse.Namespace) -> int:
         # --dry-run asks no name server.
         (lambda name: ()) if args.dry_run else addresses_of,
         lambda num_cores: cpu_ranks_for(num_cores, config, fresh_start=fresh_start),
-        lambda interface: outward_address(machine.addresses, interface),
         ssh,
     )
     if plan.device == "cuda":

@@ -34,7 +34,7 @@ from alphazero.cluster.plan.launch_plan import (
 from alphazero.cluster.plan.node import ChooseCpuRanks, resolve_devices
 from alphazero.cluster.plan.outer import SettingClaim
 from alphazero.cluster.plan.role import choose_role, refuse_loopback
-from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK, Machine, names_loopback
+from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK, Machine, names_loopback, outward_address
 from alphazero.settings.cluster import ClusterFile
 
 ALL_GPUS = -1
@@ -49,15 +49,13 @@ def resolve(
     file: ClusterFile,
     addresses_of: Callable[[str], tuple[str, ...]] = lambda name: (),
     cpu_ranks: ChooseCpuRanks | None = None,
-    outward_address: Callable[[str], str] = lambda interface: "",
     ssh: SshOptions | None = None,
 ) -> LaunchPlan:
     """What to start, and from where.
 
     file: the [cluster] section of --config. addresses_of: IP addresses behind a name, () where it does not
     resolve or no name server may be asked. cpu_ranks: the number for one machine without GPUs, where none is
-    given. outward_address: of this machine, on the interface named or, for "", on any; "" where it has none.
-    Raises LaunchError for what cannot be, and for sources that contradict each other, naming both.
+    given. Raises LaunchError for what cannot be, and for sources that contradict each other, naming both.
     """
     sources = read_sources(request, machine, environment, file)
     nodes = _count_nodes(sources)
@@ -68,7 +66,7 @@ def resolve(
     interface = sources.choice("interface", str, "")
     notices: tuple[str, ...] = ()
     if chose_address:
-        master_addr = _own_address(nodes, role, node_rank, interface, outward_address)
+        master_addr = _own_address(nodes, role, node_rank, interface, machine)
     elif len(hosts) > 1 and _is_on_one_machine(sources, role, master_addr):
         notices = (f"master {master_addr} is the loopback: all {nodes.value} nodes are on this machine",)
     elif len(hosts) > 1:
@@ -175,16 +173,12 @@ def _choose_master(sources: Sources, nodes: SettingClaim[int], hosts: tuple[Host
 
 
 def _own_address(
-    nodes: SettingClaim[int],
-    role: str,
-    node_rank: int | None,
-    interface: str,
-    outward_address: Callable[[str], str],
+    nodes: SettingClaim[int], role: str, node_rank: int | None, interface: str, machine: Machine
 ) -> str:
     """The address of node 0, which the others need; LaunchError on them."""
     if role != NODE or node_rank != 0:
         raise LaunchError(f"{nodes.text}: expected --master-addr beside it, the address of node 0")
-    if address := outward_address(interface):
+    if address := outward_address(machine.addresses, interface):
         return address
     where = f"--interface {interface} has" if interface else "this machine has"
     raise LaunchError(
