@@ -57,16 +57,11 @@ class HealthReport:
         return sorted(found, key=lambda finding: -finding.severity)
 
 
-def check_this_host(
-    thresholds: Thresholds,
-    directory: Path,
-    device: str = "auto",
-    visible: str | None = None,
-) -> HealthReport:
-    """Look at this host and judge it.
+def check_this_host(thresholds: Thresholds, directory: Path, device: str) -> HealthReport:
+    """Look at this host and judge it; devices that CUDA_VISIBLE_DEVICES leaves out are read, but not judged.
 
     directory: where the run will be written. device: auto, cuda (a GPU must be there) or cpu (GPUs are not
-    asked). visible: CUDA_VISIBLE_DEVICES; devices it leaves out are read, but not judged.
+    asked).
     """
     host = socket.gethostname()
     driver: Driver | None = None
@@ -81,7 +76,7 @@ def check_this_host(
             findings.append(judge_nvml(error, host, present))
         else:
             findings.append(_count(host, len(gpus), present))
-    shown_gpus = tuple(gpu for gpu in gpus if is_visible(gpu, visible))
+    shown_gpus = tuple(filter(is_visible, gpus))
     findings += judge_gpus(shown_gpus, thresholds.gpu, host, family_of_this_process())
     machine = read_host(directory)
     findings += judge_host(machine, thresholds.host, host, len(shown_gpus))
@@ -97,11 +92,12 @@ def _count(host: str, count: int, present: bool) -> Finding:
     return Finding(Severity.FAIL, host, "", "", "nvml", "0 GPUs", "1 GPU", advice)
 
 
-def is_visible(gpu: GpuReading, visible: str | None) -> bool:
-    """Whether CUDA_VISIBLE_DEVICES (None: unset) lets a process use `gpu`, or a MIG device of it.
+def is_visible(gpu: GpuReading) -> bool:
+    """Whether CUDA_VISIBLE_DEVICES lets this process use `gpu`, or a MIG device of it.
 
     MIG UUIDs do not name their GPU, so that they leave every device in.
     """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return True
     entries = [entry.strip() for entry in visible.split(",") if entry.strip()]

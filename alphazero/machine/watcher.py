@@ -134,7 +134,7 @@ class HealthWatcher:
     """Looks at this host every `interval_s` while a job runs; one per host, on local rank 0.
 
     report: gets the figures of each look, called on the watcher's thread. say: gets each fault
-    once. device and visible as in check_this_host. meter: gets how the GPUs are used at each look,
+    once. device: as in check_this_host. meter: gets how the GPUs are used at each look,
     and every `usage_interval_s` in between. Whatever goes wrong here is such a line too and never reaches
     the job.
     """
@@ -146,7 +146,6 @@ class HealthWatcher:
     thresholds: Thresholds
     directory: Path
     device: str = "auto"
-    visible: str | None = None
     meter: UsageMeter | None = None
     usage_interval_s: float = 1.0
 
@@ -188,9 +187,8 @@ class HealthWatcher:
             return None
 
     def _look(self, nvml: Nvml | None) -> None:
-        gpus = nvml.gpus() if nvml is not None else ()
-        gpus = tuple(self._with_identity(gpu) for gpu in gpus)
-        gpus = tuple(gpu for gpu in gpus if is_visible(gpu, self.visible))
+        gpus = tuple(map(self._with_identity, nvml.gpus())) if nvml is not None else ()
+        gpus = tuple(filter(is_visible, gpus))
         machine = read_host(self.directory)
         for finding in self._judge(gpus, machine):
             self._report_once(finding)
@@ -199,7 +197,7 @@ class HealthWatcher:
         self.report(figures_of(gpus, machine))
 
     def _read_usage(self, nvml: Nvml, meter: UsageMeter) -> None:
-        known = [gpu for gpu in self._known.values() if is_visible(gpu, self.visible)]
+        known = filter(is_visible, self._known.values())
         meter.add([replace(nvml.usage(gpu.index), uuid=gpu.uuid, name=gpu.name) for gpu in known])
 
     def _with_identity(self, gpu: GpuReading) -> GpuReading:
@@ -268,7 +266,7 @@ class HealthWatcher:
         if event is not None:
             index, xid = event
             gpu = self._known.get(index, GpuReading(index))
-            if is_visible(gpu, self.visible):
+            if is_visible(gpu):
                 self._report_once(judge_xid(xid, gpu, self.thresholds.gpu, self._host))
 
     def _guarded(self, action: Callable[[], None]) -> None:

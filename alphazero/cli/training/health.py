@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
 
 from alphazero.cli.flags import add_device_flag
@@ -36,11 +35,6 @@ def run(args: argparse.Namespace) -> int:
     from alphazero.machine.findings import load_thresholds
     from alphazero.machine.health import check_this_host, to_json, to_table
 
-    report = check_this_host(
-        load_thresholds(args.thresholds),
-        args.runs_dir,
-        device=args.device,
-        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
-    )
+    report = check_this_host(load_thresholds(args.thresholds), args.runs_dir, args.device)
     print(json.dumps(to_json(report, strict=args.strict), indent=1) if args.json else to_table(report))
     return report.exit_status(strict=args.strict)

@@ -141,9 +141,8 @@ def look(question: Question) -> Probe:
 
 def _health(question: Question, run: Path) -> tuple[HostFault, ...]:
     """Failures, and warnings of GPUs: those of the host itself are left to `alphazero health`."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
-        report = check_this_host(load_thresholds(), run, question.device, visible)
+        report = check_this_host(load_thresholds(), run, question.device)
     except AlphaZeroError as error:
         return (HostFault(str(error)),)
     return tuple(
