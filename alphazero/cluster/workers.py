@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from alphazero.base.errors import ERRORS_BY_KIND, AlphaZeroError, LaunchError, LostConnectionError
@@ -68,14 +67,15 @@ def find_places(
         raise LaunchError(
             f"--gpus {gpus}: this machine has no NVIDIA device in use and {cores}; expected at most as many"
         )
+    if number == 1:
+        return ()
     threads = omp_threads(environment) or max(1, machine.num_cores // number)
     shared = {"OMP_NUM_THREADS": str(threads)}
     if kind == "cpu":
-        return (Place(kind, shared),) * number if number > 1 else ()
+        return (Place(kind, shared),) * number
     if "CUDA_VISIBLE_DEVICES" not in environment:
         shared["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as NVML counts
-    places = [Place(kind, {**shared, "CUDA_VISIBLE_DEVICES": one}) for one in own.devices]
-    return tuple(places) if number > 1 else ()
+    return tuple(Place(kind, {**shared, "CUDA_VISIBLE_DEVICES": one}) for one in own.devices)
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,7 @@ class Workers:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def __len__(self) -> int:
@@ -172,7 +170,8 @@ class Workers:
         theirs.close()
         self._started.append((process, ours))
         with contextlib.suppress(OSError):  # as in ask()
-            ours.send_bytes(_arguments_text({**vars(self._args), "device": place.device}).encode())
+            arguments = {**vars(self._args), "device": place.device}
+            ours.send_bytes(json.dumps(arguments, default=_table).encode())
 
     def _stop(self) -> None:
         if self._has_stopped:
@@ -233,7 +232,8 @@ def serve(work: Callable[[argparse.Namespace, Worker], None]) -> int:
     connection = Connection(int(os.environ.pop(WORKER_VARIABLE)))
     worker = Worker(connection)
     try:
-        work(_arguments(connection.recv_bytes()), worker)
+        arguments = json.loads(connection.recv_bytes(), object_hook=_path)
+        work(argparse.Namespace(**arguments), worker)
     except AlphaZeroError as error:
         worker.reply(FAILED, json.dumps([error.kind, str(error)]))
         return error.exit_code
@@ -251,16 +251,8 @@ def _parts(message: bytes) -> tuple[str, bytes]:
     return kind.decode(), content
 
 
-def _arguments_text(arguments: Mapping[str, Any]) -> str:
-    """Parsed arguments as JSON: numbers, texts, lists, and paths, which are tables."""
-    return json.dumps(arguments, default=_table)
-
-
-def _arguments(text: bytes) -> argparse.Namespace:
-    return argparse.Namespace(**json.loads(text, object_hook=_path))
-
-
 def _table(value: object) -> dict[str, str]:
+    """What stands for a path in JSON; the other arguments are numbers, texts and lists."""
     if not isinstance(value, Path):
         raise TypeError(f"{value!r}: expected an argument of JSON's types, or a path")
     return {"path": str(value)}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, asdict, dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -62,16 +62,8 @@ class Finding:
 
     def to_json(self) -> dict[str, object]:
         """The keys of docs/health.md."""
-        return {
-            "severity": self.severity.word,
-            "host": self.host,
-            "device": self.device or None,
-            "uuid": self.uuid or None,
-            "name": self.name,
-            "value": self.value,
-            "threshold": self.threshold,
-            "advice": self.advice,
-        }
+        named = {"severity": self.severity.word, "device": self.device or None, "uuid": self.uuid or None}
+        return asdict(self) | named
 
 
 def finding_from_json(table: Mapping[str, Any]) -> Finding:

@@ -7,7 +7,7 @@ import os
 import platform
 import socket
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,8 +21,7 @@ from alphazero.machine.nvml import (
     Driver,
     GpuReading,
     NvmlUnusable,
-    device_files_present,
-    on_pci_bus,
+    expects_gpus,
     open_nvml,
 )
 
@@ -58,25 +57,18 @@ class HealthReport:
         return sorted(found, key=lambda finding: -finding.severity)
 
 
-def check_this_host(
-    thresholds: Thresholds,
-    directory: Path,
-    device: str = "auto",
-    visible: str | None = None,
-    own_pids: Collection[int] | None = None,
-) -> HealthReport:
-    """Look at this host and judge it.
+def check_this_host(thresholds: Thresholds, directory: Path, device: str) -> HealthReport:
+    """Look at this host and judge it; devices that CUDA_VISIBLE_DEVICES leaves out are read, but not judged.
 
     directory: where the run will be written. device: auto, cuda (a GPU must be there) or cpu (GPUs are not
-    asked). visible: CUDA_VISIBLE_DEVICES; devices it leaves out are read, but not judged. own_pids: processes
-    that may use the GPUs; by default this one, those above it and those below it.
+    asked).
     """
     host = socket.gethostname()
     driver: Driver | None = None
     gpus: tuple[GpuReading, ...] = ()
     findings: list[Finding] = []
     if device != "cpu":
-        present = device == "cuda" or device_files_present() or on_pci_bus()
+        present = expects_gpus(device)
         try:
             with open_nvml() as nvml:
                 driver, gpus = nvml.driver(), nvml.gpus()
@@ -84,9 +76,8 @@ def check_this_host(
             findings.append(judge_nvml(error, host, present))
         else:
             findings.append(_count(host, len(gpus), present))
-    shown_gpus = tuple(gpu for gpu in gpus if is_visible(gpu, visible))
-    pids = family_of_this_process() if own_pids is None else own_pids
-    findings += judge_gpus(shown_gpus, thresholds.gpu, host, pids)
+    shown_gpus = tuple(filter(is_visible, gpus))
+    findings += judge_gpus(shown_gpus, thresholds.gpu, host, family_of_this_process())
     machine = read_host(directory)
     findings += judge_host(machine, thresholds.host, host, len(shown_gpus))
     hidden = tuple(gpu for gpu in gpus if gpu not in shown_gpus)
@@ -101,11 +92,12 @@ def _count(host: str, count: int, present: bool) -> Finding:
     return Finding(Severity.FAIL, host, "", "", "nvml", "0 GPUs", "1 GPU", advice)
 
 
-def is_visible(gpu: GpuReading, visible: str | None) -> bool:
-    """Whether CUDA_VISIBLE_DEVICES (None: unset) lets a process use `gpu`, or a MIG device of it.
+def is_visible(gpu: GpuReading) -> bool:
+    """Whether CUDA_VISIBLE_DEVICES lets this process use `gpu`, or a MIG device of it.
 
     MIG UUIDs do not name their GPU, so that they leave every device in.
     """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return True
     entries = [entry.strip() for entry in visible.split(",") if entry.strip()]
@@ -118,11 +110,13 @@ def is_visible(gpu: GpuReading, visible: str | None) -> bool:
     )
 
 
-def family_of_this_process() -> frozenset[int]:
-    """This process, those that started it and those it started."""
+def family_of_this_process(*, with_siblings: bool = False) -> frozenset[int]:
+    """This process, those that started it and those it started; with siblings all that its parent started."""
     own = psutil.Process()
     try:
-        return frozenset(process.pid for process in (own, *own.parents(), *own.children(recursive=True)))
+        above = own.parents()
+        oldest = above[0] if with_siblings and above else own
+        return frozenset(process.pid for process in (own, *above, *oldest.children(recursive=True)))
     except psutil.Error:  # one of them ended just now
         return frozenset({own.pid, os.getppid()})
 
@@ -158,7 +152,7 @@ def to_table(report: HealthReport) -> str:
     if report.gpus:
         head = ("device", "name", "util %", "memory GiB", "temp C", "power W", "links", "health")
         lines += [*table([head, *(_gpu_row(gpu, report.findings) for gpu in report.gpus)]), ""]
-    elif report.driver is None and worst(_of_nvml(report)) is Severity.OK:
+    elif report.driver is None and worst(one for one in report.findings if one.name == "nvml") is Severity.OK:
         reason = "No NVIDIA GPU was found" if report.gpus_asked else "GPUs were not looked at (--device cpu)"
         lines += [f"{reason}: only the host was checked.", ""]
     if report.hidden:
@@ -166,10 +160,6 @@ def to_table(report: HealthReport) -> str:
         lines += [f"left out by CUDA_VISIBLE_DEVICES, read but not judged: {names}", ""]
     lines += [_machine_line(report.machine), *_fault_lines(report)]
     return "\n".join(lines)
-
-
-def _of_nvml(report: HealthReport) -> list[Finding]:
-    return [finding for finding in report.findings if finding.name == "nvml"]
 
 
 def _verdict(report: HealthReport) -> str:
@@ -192,8 +182,7 @@ def _gpu_row(gpu: GpuReading, findings: Sequence[Finding]) -> tuple[str, ...]:
     links = "?"
     if gpu.nvlinks is not None:
         links = f"{sum(link.active for link in gpu.nvlinks)}/{len(gpu.nvlinks)}"
-    own = [finding for finding in findings if finding.device == gpu.device]
-    severity = worst(own)
+    severity = worst(finding for finding in findings if finding.device == gpu.device)
     return (
         gpu.device,
         (gpu.name or "?") + (" (MIG)" if gpu.mig_enabled else ""),

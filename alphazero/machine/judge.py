@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 
 from alphazero.machine.findings import Finding, GpuThresholds, HostThresholds, Severity
 from alphazero.machine.memory import HostReading
@@ -42,14 +43,14 @@ XIDS = {
 }
 
 
+@dataclass(frozen=True)
 class Judge:
-    """Makes the findings of a host, or of one of its GPUs."""
+    """Makes the findings of a host, or of one of its GPUs, by a section of the thresholds."""
 
-    def __init__(self, host: str, gpu: GpuReading | None = None) -> None:
-        self._host = host
-        self._device, self._uuid = (gpu.device, gpu.uuid) if gpu else ("", "")
-        self._unread = dict(gpu.unread) if gpu else None
-        self.findings: list[Finding] = []
+    host: str
+    thresholds: GpuThresholds | HostThresholds
+    gpu: GpuReading | None = None
+    findings: list[Finding] = field(default_factory=list)
 
     def add(
         self,
@@ -61,18 +62,20 @@ class Judge:
     ) -> None:
         """One finding."""
         advice = advice if severity is not Severity.OK else ""
-        where = (self._host, self._device, self._uuid)
-        self.findings.append(Finding(severity, *where, name, value, threshold, advice))
+        device, uuid = (self.gpu.device, self.gpu.uuid) if self.gpu else ("", "")
+        self.findings.append(Finding(severity, self.host, device, uuid, name, value, threshold, advice))
 
     def unknown(self, name: str) -> None:
         """A value that the driver or the system does not report: never a pass."""
         why = "this system does not report it"
-        if self._unread is not None:
-            why = f"NVML: {self._unread.get(name, 'not reported')}"
+        if self.gpu is not None:
+            why = f"NVML: {dict(self.gpu.unread).get(name, 'not reported')}"
         self.add(Severity.UNKNOWN, name, None, None, why)
 
-    def at_least(self, name: str, value: float | None, warn: float, fail: float, advice: str) -> None:
-        """A warning where `value` is below `warn`, a failure below `fail`."""
+    def at_least(self, name: str, value: float | None, advice: str) -> None:
+        """A warning where `value` is below the threshold NAME_warn, a failure below NAME_fail."""
+        warn = getattr(self.thresholds, f"{name}_warn")
+        fail = getattr(self.thresholds, f"{name}_fail", 0)
         if value is None:
             self.unknown(name)
         elif value < fail:
@@ -80,14 +83,31 @@ class Judge:
         else:
             self.add(Severity.WARN if value < warn else Severity.OK, name, value, warn, advice)
 
-    def at_most(
-        self, name: str, value: float | None, threshold: float, severity: Severity, advice: str
-    ) -> None:
-        """`severity` where `value` is at or over `threshold`."""
+    def at_most(self, name: str, value: float | None, advice: str) -> None:
+        """A fault where `value` is at or over NAME_warn or NAME_fail, whichever threshold there is."""
+        severity = Severity.FAIL if hasattr(self.thresholds, f"{name}_fail") else Severity.WARN
+        threshold = getattr(self.thresholds, f"{name}_{severity.word}")
         if value is None:
             self.unknown(name)
         else:
             self.add(severity if value >= threshold else Severity.OK, name, value, threshold, advice)
+
+    def is_as_wanted(
+        self,
+        name: str,
+        value: bool | None,
+        wanted: bool | None,
+        severity: Severity,
+        advice: str,
+        words: tuple[str, str] = ("no", "yes"),
+    ) -> None:
+        """`severity` where `value` is not as wanted; None for wanted: either will do."""
+        if value is None:
+            self.unknown(name)
+            return
+        is_fault = wanted is not None and value is not wanted
+        threshold = None if wanted is None else words[wanted]
+        self.add(severity if is_fault else Severity.OK, name, words[value], threshold, advice)
 
 
 def judge_nvml(error: NvmlUnusable, host: str, device_present: bool) -> Finding:
@@ -95,15 +115,11 @@ def judge_nvml(error: NvmlUnusable, host: str, device_present: bool) -> Finding:
 
     A library without a driver (an image made for GPUs) is unknown where no device shows itself.
     """
-    known = INIT_ADVICE.get(error.code, "see dmesg | grep -i nvidia, then reboot the host")
-    if device_present:
-        severity = Severity.FAIL
-    elif error.code in (None, LIBRARY_NOT_FOUND):
+    if not device_present and error.code in (None, LIBRARY_NOT_FOUND):
         return Finding(Severity.OK, host, "", "", "nvml", "no NVIDIA device", None, "")
-    elif error.code == DRIVER_NOT_LOADED:
-        severity = Severity.UNKNOWN
-    else:
-        severity = Severity.FAIL
+    is_unknown = not device_present and error.code == DRIVER_NOT_LOADED
+    severity = Severity.UNKNOWN if is_unknown else Severity.FAIL
+    known = INIT_ADVICE.get(error.code, "see dmesg | grep -i nvidia, then reboot the host")
     return Finding(severity, host, "", "", "nvml", error.reason, None, known)
 
 
@@ -114,42 +130,35 @@ def judge_gpus(
     any_link = any(link.active for reading in readings for link in reading.nvlinks or ())
     findings: list[Finding] = []
     for reading in readings:
-        judge = Judge(host, reading)
+        judge = Judge(host, thresholds, reading)
         if judge_state(judge, reading, thresholds, any_link):
             _judge_counters(judge, reading, thresholds)
-            _judge_others(judge, reading, thresholds, own_pids)
+            _judge_others(judge, reading, own_pids)
         findings += judge.findings
     return findings
+
+
+PCIE_ADVICE = "the PCIe link is noisy: reseat the device, check risers"
 
 
 def judge_state(judge: Judge, reading: GpuReading, thresholds: GpuThresholds, any_link: bool) -> bool:
     """What can turn bad at any time, training included; False where the device is lost."""
     if reading.lost:
-        judge.add(
-            Severity.FAIL,
-            "answers",
-            reading.lost,
-            None,
-            "power-cycle the host (a reset is seldom enough); see dmesg | grep Xid",
-        )
+        advice = "power-cycle the host (a reset is seldom enough); see dmesg | grep Xid"
+        judge.add(Severity.FAIL, "answers", reading.lost, None, advice)
         return False
     judge.add(Severity.OK, "answers", "yes", None, "")
-    _judge_memory_faults(judge, reading, thresholds)
-    judge.at_most(
-        "temperature_c",
-        reading.temperature_c,
-        thresholds.temperature_c_warn,
-        Severity.WARN,
-        "check fans, air flow and room temperature",
-    )
-    if reading.temperature_c is not None and reading.slowdown_temperature_c:  # some devices report 0
-        judge.at_most(
-            "slowdown_temperature_c",
-            reading.temperature_c,
-            reading.slowdown_temperature_c,
-            Severity.FAIL,
-            "the device slows itself down: stop the load, check its cooling",
-        )
+    for name, advice in MEMORY_FAULTS.items():
+        if hasattr(thresholds, f"{name}_fail"):
+            judge.at_most(name, getattr(reading, name), advice)
+        else:
+            judge.is_as_wanted(name, getattr(reading, name), False, Severity.FAIL, advice)
+    temperature_c, limit_c = reading.temperature_c, reading.slowdown_temperature_c
+    judge.at_most("temperature_c", temperature_c, "check fans, air flow and room temperature")
+    if temperature_c is not None and limit_c:  # some devices report 0
+        severity = Severity.FAIL if temperature_c >= limit_c else Severity.OK
+        advice = "the device slows itself down: stop the load, check its cooling"
+        judge.add(severity, "slowdown_temperature_c", temperature_c, limit_c, advice)
     _judge_clocks(judge, reading, thresholds)
     _judge_nvlinks(judge, reading, thresholds, any_link)
     _judge_pcie_width(judge, reading)
@@ -157,29 +166,14 @@ def judge_state(judge: Judge, reading: GpuReading, thresholds: GpuThresholds, an
 
 
 RESET = "nvidia-smi --gpu-reset -i N on the idle device, or reboot"
-# By reading: the threshold that is too much, or "" where it must be false, and what to do.
+# What to do, by the reading that reaches its threshold or, where there is none, is true.
 MEMORY_FAULTS = {
-    "ecc_uncorrected_volatile": (
-        "ecc_uncorrected_volatile_fail",
-        f"data on the device was wrong: {RESET}; run diagnostics if it comes again",
-    ),
-    "remap_pending": ("", f"rows wait to be remapped: {RESET}"),
-    "remap_failed": ("", "no spare rows: replace the device"),
-    "retired_pages": ("retired_pages_fail", "its memory wears out: replace the device"),
-    "retired_pages_pending": ("", f"pages wait to be retired: {RESET}"),
+    "ecc_uncorrected_volatile": f"data on the device was wrong: {RESET}; run diagnostics if it comes again",
+    "remap_pending": f"rows wait to be remapped: {RESET}",
+    "remap_failed": "no spare rows: replace the device",
+    "retired_pages": "its memory wears out: replace the device",
+    "retired_pages_pending": f"pages wait to be retired: {RESET}",
 }
-
-
-def _judge_memory_faults(judge: Judge, reading: GpuReading, thresholds: GpuThresholds) -> None:
-    for name, (threshold, advice) in MEMORY_FAULTS.items():
-        value = getattr(reading, name)
-        if threshold:
-            judge.at_most(name, value, getattr(thresholds, threshold), Severity.FAIL, advice)
-        elif value is None:
-            judge.unknown(name)
-        else:
-            severity = Severity.FAIL if value else Severity.OK
-            judge.add(severity, name, "yes" if value else "no", "no", advice)
 
 
 def _judge_clocks(judge: Judge, reading: GpuReading, thresholds: GpuThresholds) -> None:
@@ -229,22 +223,12 @@ def _judge_pcie_width(judge: Judge, reading: GpuReading) -> None:
 
 def _judge_counters(judge: Judge, reading: GpuReading, thresholds: GpuThresholds) -> None:
     """Counters over the device's life or since its reset, and settings: news before a job, not within it."""
-    if reading.ecc_enabled is None:
-        judge.unknown("ecc_enabled")
-    else:
-        off = not reading.ecc_enabled and thresholds.wants_ecc
-        judge.add(
-            Severity.WARN if off else Severity.OK,
-            "ecc_enabled",
-            "yes" if reading.ecc_enabled else "no",
-            "yes" if thresholds.wants_ecc else None,
-            "memory errors go unseen: nvidia-smi -e 1, then reboot",
-        )
+    ecc_advice = "memory errors go unseen: nvidia-smi -e 1, then reboot"
+    wanted = thresholds.wants_ecc or None
+    judge.is_as_wanted("ecc_enabled", reading.ecc_enabled, wanted, Severity.WARN, ecc_advice)
     judge.at_most(
         "ecc_uncorrected_aggregate",
         reading.ecc_uncorrected_aggregate,
-        thresholds.ecc_uncorrected_aggregate_warn,
-        Severity.WARN,
         "many uncorrectable errors in the device's life: run diagnostics",
     )
     if reading.nvlinks is not None:
@@ -252,22 +236,12 @@ def _judge_counters(judge: Judge, reading: GpuReading, thresholds: GpuThresholds
         judge.at_most(
             "nvlink_errors",
             sum(errors) if errors else None,
-            thresholds.nvlink_errors_warn,
-            Severity.WARN,
             "replays, recoveries or CRC errors: check the bridge or switch (nvidia-smi nvlink -e)",
         )
-    judge.at_most(
-        "pcie_replays",
-        reading.pcie_replays,
-        thresholds.pcie_replays_warn,
-        Severity.WARN,
-        "the PCIe link is noisy: reseat the device, check risers",
-    )
+    judge.at_most("pcie_replays", reading.pcie_replays, PCIE_ADVICE)
 
 
-def _judge_others(
-    judge: Judge, reading: GpuReading, thresholds: GpuThresholds, own_pids: Collection[int]
-) -> None:
+def _judge_others(judge: Judge, reading: GpuReading, own_pids: Collection[int]) -> None:
     """Memory that is not ours, by a process that NVML lists or not (one in another container)."""
     if reading.processes is None and reading.memory_used_bytes is None:
         judge.unknown("processes")
@@ -281,8 +255,6 @@ def _judge_others(
     judge.at_most(
         "others_memory_mib",
         others // MIB,
-        thresholds.others_memory_mib_warn,
-        Severity.WARN,
         f"in use by {by}: wait for it, or choose other devices with CUDA_VISIBLE_DEVICES",
     )
 
@@ -296,18 +268,12 @@ def describe(process: Process) -> str:
 
 def judge_xid(xid: int, reading: GpuReading, thresholds: GpuThresholds, host: str) -> Finding:
     """An Xid event that arrived during training."""
-    judge = Judge(host, reading)
-    judge.add(
-        Severity.FAIL if xid in thresholds.xids_fail else Severity.WARN,
-        f"xid_{xid}",
-        xid,
-        None,
-        XIDS.get(xid, "see NVIDIA's Xid documentation and dmesg | grep Xid"),
-    )
-    return judge.findings[0]
+    severity = Severity.FAIL if xid in thresholds.xids_fail else Severity.WARN
+    advice = XIDS.get(xid, "see NVIDIA's Xid documentation and dmesg | grep Xid")
+    return Finding(severity, host, reading.device, reading.uuid, f"xid_{xid}", xid, None, advice)
 
 
-# What must be left: by reading in MiB or as a number, its advice. Thresholds are NAME_warn and NAME_fail.
+# What must be left: by reading in MiB or as a number, its advice.
 LEFT = {
     "memory_available_mib": "end other programs, or run fewer processes here",
     "disk_free_mib": "make room in {directory}, or choose another with --runs-dir",
@@ -320,48 +286,30 @@ LEFT = {
 
 def judge_host(reading: HostReading, thresholds: HostThresholds, host: str, num_gpus: int) -> list[Finding]:
     """Findings of the host itself."""
-    t, judge = thresholds, Judge(host)
+    judge = Judge(host, thresholds)
     for name, advice in LEFT.items():
         if name == "shm_free_mib" and not num_gpus:
             continue  # gloo needs none
         value = getattr(reading, name.removesuffix("_mib"))
         if value is not None and name.endswith("_mib"):
             value //= MIB
-        limits = getattr(t, f"{name}_warn"), getattr(t, f"{name}_fail")
-        judge.at_least(name, value, *limits, advice.format(directory=reading.directory))
+        judge.at_least(name, value, advice.format(directory=reading.directory))
     swap_percent = 100 * reading.swap_used / reading.swap_total if reading.swap_total else 0.0
-    judge.at_most(
-        "swap_used_percent",
-        round(swap_percent, 1),
-        t.swap_used_percent_warn,
+    advice = "memory is being swapped to disk, which is slow: end other programs"
+    judge.at_most("swap_used_percent", round(swap_percent, 1), advice)
+    advice = "other programs use the cores, and training will be slower (see top)"
+    judge.at_most("load_per_core", round(reading.load / reading.cores, 2), advice)
+    judge.is_as_wanted(
+        "clock",
+        reading.clock_synchronised,
+        thresholds.wants_synchronised_clock or None,
         Severity.WARN,
-        "memory is being swapped to disk, which is slow: end other programs",
+        "nothing keeps the clock right, so that logs of several hosts do not fit together: start chrony, "
+        "ntpd or systemd-timesyncd",
+        ("on its own", "synchronised"),
     )
-    judge.at_most(
-        "load_per_core",
-        round(reading.load / reading.cores, 2),
-        t.load_per_core_warn,
-        Severity.WARN,
-        "other programs use the cores, and training will be slower (see top)",
-    )
-    _judge_clock(judge, reading.clock_synchronised, t.wants_synchronised_clock)
     if num_gpus:
         per_gpu = round(reading.cores / num_gpus, 2)
         advice = "too few cores to feed the GPUs: give the container or the job more"
-        judge.at_least("cores_per_gpu", per_gpu, t.cores_per_gpu_warn, 0, advice)
+        judge.at_least("cores_per_gpu", per_gpu, advice)
     return judge.findings
-
-
-def _judge_clock(judge: Judge, synchronised: bool | None, wanted: bool) -> None:
-    if synchronised is None:
-        advice = "the kernel does not report whether its clock is synchronised"
-        judge.add(Severity.UNKNOWN, "clock", None, None, advice)
-        return
-    judge.add(
-        Severity.WARN if wanted and not synchronised else Severity.OK,
-        "clock",
-        "synchronised" if synchronised else "on its own",
-        "synchronised" if wanted else None,
-        "nothing keeps the clock right, so that logs of several hosts do not fit together: start chrony, "
-        "ntpd or systemd-timesyncd",
-    )

@@ -4,7 +4,7 @@ The lock is flock(2) on a file of the directory, which also names its holder. Re
 file system knows no locks, the file alone is the lock: it is stale once its process is gone, which only its
 own host can know (by boot id and pid).
 
-`ImportLock` is the same for one import at a time.
+`import_lock` is the same for one import at a time.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ import fcntl
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 
 from alphazero.base.errors import BusyError, DataError
 from alphazero.base.files import open_regular
@@ -53,10 +52,13 @@ def boot_id() -> str:
 
 
 @cache
-def pid_namespace() -> str:
-    """Within which processes have their pids: another container of the same machine counts on its own."""
+def namespace(kind: str) -> str:
+    """Of this process, "" if unknown: "pid", in which processes have their pids, or "net", the network.
+
+    Another container of the same machine counts on its own.
+    """
     try:
-        return str(Path("/proc/self/ns/pid").readlink())
+        return str(Path("/proc/self/ns", kind).readlink())
     except OSError:
         return ""
 
@@ -92,7 +94,7 @@ class Holder:
     def is_gone(self) -> bool:
         """True where this host knows that the process has ended."""
         if self.host != socket.gethostname() or (
-            self.boot == boot_id() and self.namespace != pid_namespace()
+            self.boot == boot_id() and self.namespace != namespace("pid")
         ):
             return False
         return self.boot != boot_id() or process_started(self.pid) != self.started
@@ -106,10 +108,10 @@ def this_process(purpose: str) -> Holder:
     """The Holder that this process is."""
     since = time.strftime("%Y-%m-%d %H:%M:%S")
     started = process_started(os.getpid())
-    return Holder(socket.gethostname(), boot_id(), pid_namespace(), os.getpid(), started, purpose, since)
+    return Holder(socket.gethostname(), boot_id(), namespace("pid"), os.getpid(), started, purpose, since)
 
 
-class DirectoryLock:
+class DirectoryLock(contextlib.AbstractContextManager["DirectoryLock"]):
     """Held from acquire() to release() or the end of the process."""
 
     def __init__(self, directory: Path, descriptor: int, held: Path | None) -> None:
@@ -202,12 +204,7 @@ class DirectoryLock:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def __enter__(self) -> DirectoryLock:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 
@@ -273,55 +270,27 @@ def read_holder(path: Path) -> Holder | None:
         return None
 
 
-class ImportLock:
-    """Held while its block runs. Without `wait`, raises DataError where another process holds it."""
+@contextlib.contextmanager
+def import_lock(path: Path, *, wait: bool, marker: bytes) -> Iterator[bool]:
+    """One import at a time, within the block. Without `wait`, DataError where another process is at work.
 
-    def __init__(self, path: Path, *, wait: bool, marker: bytes = b"") -> None:
-        """marker: content of the file, which identifies its owner."""
-        self._path = path
-        self._marker = marker
-        self._wait = wait
-        self._descriptor = -1
-
-    def __enter__(self) -> ImportLock:
+    Yields False if the file was removed while this process waited: then the lock holds off no process.
+    marker: content of the file, which identifies its owner.
+    """
+    descriptor, doing = -1, "lock"
+    try:
         try:
-            self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o666)
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | (0 if self._wait else fcntl.LOCK_NB))
+            descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o666)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            doing = "write"
+            os.pwrite(descriptor, marker, 0)
         except BlockingIOError as error:
-            self._close()
-            raise DataError(f"{self._path.parent}: another import is at work here") from error
+            raise DataError(f"{path.parent}: another import is at work here") from error
         except FileNotFoundError:
-            self._close()  # the other import finished just now: is_current() is False
+            pass  # the other import finished just now
         except OSError as error:
-            self._close()
-            raise DataError(f"{self._path}: cannot lock: {error.strerror}") from error
-        self._mark()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close()
-
-    def is_current(self) -> bool:
-        """False if the file was removed while this process waited: then the lock holds off no process."""
-        if self._descriptor < 0:
-            return False
-        try:
-            return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
-        except FileNotFoundError:
-            return False
-
-    def _mark(self) -> None:
-        if self._descriptor < 0:
-            return
-        try:
-            os.pwrite(self._descriptor, self._marker, 0)
-        except OSError as error:
-            self._close()
-            raise DataError(f"{self._path}: cannot write: {error.strerror}") from error
-
-    def _close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+            raise DataError(f"{path}: cannot {doing}: {error.strerror}") from error
+        yield descriptor >= 0 and _has_the_name(descriptor, path)
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)

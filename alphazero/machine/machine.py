@@ -14,11 +14,11 @@ import re
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
+from typing import Any
 
 from alphazero.base.errors import LaunchError, PortInUseError
-from alphazero.machine.lock import boot_id
+from alphazero.machine.lock import boot_id, namespace
 from alphazero.machine.memory import ROOT, count_cores
 from alphazero.machine.nvml import Device, NvmlUnusable, device_files_present, open_nvml
 
@@ -250,58 +250,56 @@ def list_addresses() -> tuple[tuple[str, str], ...]:
 def interface_towards(address: str, addresses: tuple[tuple[str, str], ...]) -> str:
     """The interface whose packets reach `address`, a name or IP address; "" where there is no route.
 
-    Asks the kernel's routing table (a connected UDP socket); sends nothing, except to the name server
-    where `address` is a name. Raises LaunchError for a name that does not resolve.
+    Sends nothing, except to the name server where `address` is a name. Raises LaunchError for a name that
+    does not resolve.
     """
+    local = [_address_towards(family, target) for family, target in _resolved(address, 9)]
+    return next((name for one in local for name, own in addresses if own == one), "")
+
+
+def _resolved(address: str, port: int) -> list[tuple[int, Any]]:
+    """Families and targets of a name or IP address. Raises LaunchError for a name that does not resolve."""
     try:
-        infos = socket.getaddrinfo(address, 9, type=socket.SOCK_DGRAM)
-    except socket.gaierror as error:
+        infos = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:  # unknown, or not a valid host name
         raise LaunchError(
-            f"--master-addr {address}: {error.strerror}; expected the address of node 0"
+            f"--master-addr {address}: {_reason(error)}; expected the address of node 0"
         ) from error
-    for family, kind, protocol, _, target in infos:
-        with socket.socket(family, kind, protocol) as probe:
-            try:
-                probe.connect(target)
-            except OSError:
-                continue
-            local = probe.getsockname()[0].partition("%")[0]
-        for name, own in addresses:
-            if own == local:
-                return name
+    return [(int(family), target) for family, _, _, _, target in infos]
+
+
+def _address_towards(family: int, target: Any) -> str:  # noqa: ANN401 - of the family
+    """The address from which packets reach a target, by the kernel's routing table; "" without a route.
+
+    Nothing is sent: the socket is UDP.
+    """
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(target)
+        return str(probe.getsockname()[0]).partition("%")[0]
     return ""
 
 
 def outward_address(addresses: tuple[tuple[str, str], ...], interface: str = "") -> str:
     """The address by which other machines are likely to know this one; "" where it has none.
 
-    That of `interface`, else of the route to the default gateway (a connected UDP socket: nothing is sent),
-    else the first one that is not the loopback or of the link alone.
+    That of `interface`, else of the route to the default gateway, else the first one that is not the loopback
+    or of the link alone.
     """
-    outward = [(name, own) for name, own in addresses if _reaches_further(own)]
+    parsed = [(name, own, ipaddress.ip_address(own)) for name, own in addresses]
+    outward = [(name, own) for name, own, ip in parsed if not (ip.is_loopback or ip.is_link_local)]
     if interface:
         return next((own for name, own in outward if name == interface), "")
-    for family, outside in OUTSIDE:
-        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((outside, 9))
-            local = str(probe.getsockname()[0]).partition("%")[0]
-            if any(own == local for _, own in outward):
-                return local
-    return next((own for _, own in outward), "")
-
-
-def _reaches_further(address: str) -> bool:
-    parsed = ipaddress.ip_address(address)
-    return not (parsed.is_loopback or parsed.is_link_local)
+    own = [address for _, address in outward]
+    local = [_address_towards(family, (outside, 9)) for family, outside in OUTSIDE]
+    return next((address for address in (*local, *own) if address in own), "")
 
 
 def addresses_of(name: str) -> tuple[str, ...]:
     """The IP addresses that `name` resolves to here, () where it does not."""
-    try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):  # unknown, or not a valid host name
-        return ()
-    return tuple(dict.fromkeys(str(address[0]).partition("%")[0] for *_, address in found))
+    with contextlib.suppress(LaunchError):
+        found = (str(target[0]).partition("%")[0] for _, target in _resolved(name, ANY_PORT))
+        return tuple(dict.fromkeys(found))
+    return ()
 
 
 def port_is_free(port: int) -> bool:
@@ -348,19 +346,15 @@ def listen_on(address: str, port: int) -> socket.socket:
     listens on all interfaces. Raises PortInUseError, or LaunchError where the name does not resolve or the
     port is not allowed.
     """
-    try:
-        infos = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise LaunchError(
-            f"--master-addr {address}: {_reason(error)}; expected the address of node 0"
-        ) from error
-    for family, _, _, _, target in infos:
+    found = _resolved(address, port)
+    for family, target in found:
         if _is_loopback(str(target[0])) and not names_loopback(address):
             continue  # a line `127.0.1.1 <own name>` of /etc/hosts, by which no other machine gets here
         listener = _bound(family, str(target[0]), port, address)
         if listener is not None:
             return listener
-    everywhere = _bound(infos[0][0], "::" if infos[0][0] == socket.AF_INET6 else "0.0.0.0", port, address)
+    family = found[0][0]
+    everywhere = _bound(family, "::" if family == socket.AF_INET6 else "0.0.0.0", port, address)
     if everywhere is None:
         raise LaunchError(f"--master-addr {address}: this machine cannot listen on port {port}")
     return everywhere
@@ -383,7 +377,7 @@ def _is_loopback(address: str) -> bool:
         return False
 
 
-def _bound(family: socket.AddressFamily | int, host: str, port: int, address: str) -> socket.socket | None:
+def _bound(family: int, host: str, port: int, address: str) -> socket.socket | None:
     """None where `host` is no address of this machine."""
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -418,15 +412,11 @@ def tcp_segments(path: Path = TCP_COUNTERS) -> tuple[int, int]:
         return 0, 0
 
 
-@cache
 def machine_identity() -> str:
     """The same for two names or addresses of one host: its boot and its network namespace; "" if unknown.
 
     Containers with separate networks, and hosts that tests make of namespaces, share a kernel and are
     hosts to their peers.
     """
-    try:
-        net = str(Path("/proc/self/ns/net").readlink())
-    except OSError:
-        return ""
-    return f"{boot_id()} {net}" if boot_id() else ""
+    boot, network = boot_id(), namespace("net")
+    return f"{boot} {network}" if boot and network else ""

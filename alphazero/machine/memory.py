@@ -163,38 +163,32 @@ class MemoryState:
         )
 
 
+def resident_bytes() -> int:
+    """Memory of this process that lies in RAM."""
+    return int(psutil.Process().memory_info().rss)
+
+
+@dataclass(frozen=True)
 class HostMemory:
     """Watches the memory of the host and of the control groups this process is in.
 
     root: where /proc and /sys are found. virtual_memory: psutil's, for `available` and `total`.
-    rss_bytes: resident memory of this process.
+    rss_bytes: resident memory of this process. host: "" for its own name.
     """
 
-    def __init__(
-        self,
-        root: Path = ROOT,
-        virtual_memory: Callable[[], Any] = psutil.virtual_memory,
-        rss_bytes: Callable[[], int] | None = None,
-        host: str = "",
-    ) -> None:
-        self._root = root
-        self._virtual_memory = virtual_memory
-        self._rss_bytes = rss_bytes or resident_bytes
-        self._host = host or socket.gethostname()
+    root: Path = ROOT
+    virtual_memory: Callable[[], Any] = psutil.virtual_memory
+    rss_bytes: Callable[[], int] = resident_bytes
+    host: str = ""
 
     def check(self) -> MemoryState:
         """The state now; reads a few files of the kernel, well under a millisecond."""
-        memory = self._virtual_memory()
+        memory = self.virtual_memory()
         available, total = int(memory.available), int(memory.total)
-        for limit, used in memory_limits(self._root):
+        for limit, used in memory_limits(self.root):
             total = min(total, limit)
             available = min(available, max(0, limit - used))
-        return MemoryState(self._host, available, total, self._rss_bytes())
-
-
-def resident_bytes() -> int:
-    """Memory of this process that lies in RAM."""
-    return int(psutil.Process().memory_info().rss)
+        return MemoryState(self.host or socket.gethostname(), available, total, self.rss_bytes())
 
 
 def _gib(size_bytes: int) -> str:
@@ -224,7 +218,8 @@ def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 SHARED_MEMORY = Path("/dev/shm")
-STA_UNSYNC = 0x0040  # linux/timex.h
+TIME_ERROR = 5  # what adjtimex(2) returns for a clock that nothing keeps (linux/timex.h)
+TIMEX_BYTES = 512  # more than its struct timex, of which only zeros are read: they change nothing
 
 
 @dataclass(frozen=True)
@@ -278,27 +273,11 @@ def _open_files() -> int:
     return 1 << 30 if soft == resource.RLIM_INFINITY else soft
 
 
-class _Timex(ctypes.Structure):
-    """The beginning of struct timex (adjtimex(2)), with room for what follows."""
-
-    _fields_ = (
-        ("modes", ctypes.c_uint),
-        ("offset", ctypes.c_long),
-        ("frequency", ctypes.c_long),
-        ("max_error", ctypes.c_long),
-        ("estimated_error", ctypes.c_long),
-        ("status", ctypes.c_int),
-        ("rest", ctypes.c_byte * 256),
-    )
-
-
 def _clock_synchronised() -> bool | None:
     """Whether the kernel's clock is kept by NTP or the like; None where unknown."""
     try:
         adjtimex = ctypes.CDLL(None, use_errno=True).adjtimex
     except (OSError, AttributeError):
         return None
-    state = _Timex()  # modes 0: only read, needs no privilege
-    if adjtimex(ctypes.byref(state)) < 0:
-        return None
-    return not state.status & STA_UNSYNC
+    state = adjtimex(ctypes.create_string_buffer(TIMEX_BYTES))
+    return None if state < 0 else bool(state != TIME_ERROR)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -135,16 +135,18 @@ def device_files_present() -> bool:
     return any(Path("/dev").glob("nvidia[0-9]*")) or any(Path("/proc/driver/nvidia/gpus").glob("*"))
 
 
-def on_pci_bus() -> bool:
-    """True where the PCI bus shows an NVIDIA display or 3D controller, whether or not a driver is loaded."""
-    for device in PCI_DEVICES.glob("*"):
-        try:
-            vendor = (device / "vendor").read_text(encoding="ascii").strip()
-            kind = (device / "class").read_text(encoding="ascii").strip()
-        except OSError:
-            continue  # removed since it was listed
-        if vendor == "0x10de" and kind.startswith("0x03"):
-            return True
+def expects_gpus(device: str) -> bool:
+    """Whether NVML should find a GPU on this host: `device` is cuda, or the kernel or the PCI bus shows one.
+
+    A display or 3D controller of NVIDIA counts whether or not a driver is loaded.
+    """
+    if device == "cuda" or device_files_present():
+        return True
+    for entry in PCI_DEVICES.glob("*"):
+        with contextlib.suppress(OSError):  # removed since it was listed
+            vendor, kind = ((entry / name).read_text(encoding="ascii") for name in ("vendor", "class"))
+            if vendor.strip() == "0x10de" and kind.startswith("0x03"):
+                return True
     return False
 
 
@@ -173,13 +175,8 @@ class Nvml:
 
     def driver(self) -> Driver:
         """Versions of driver and CUDA."""
-        version, cuda = (
-            self._value(call)
-            for call in (
-                self.library.nvmlSystemGetDriverVersion,
-                self.library.nvmlSystemGetCudaDriverVersion_v2,
-            )
-        )
+        version = self._value(self.library.nvmlSystemGetDriverVersion)
+        cuda = self._value(self.library.nvmlSystemGetCudaDriverVersion_v2)
         return Driver(version, None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}")
 
     def _value(self, call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
@@ -194,6 +191,13 @@ class Nvml:
             return int(self.library.nvmlDeviceGetCount())
         except self.library.NVMLError as error:
             raise NvmlUnusable(error.value, str(error)) from error
+
+    def _handles(self) -> Iterator[tuple[int, Any]]:
+        """Each device that answers, with its index."""
+        for index in range(self._value(self.library.nvmlDeviceGetCount) or 0):
+            handle = self._value(self.library.nvmlDeviceGetHandleByIndex, index)
+            if handle is not None:
+                yield index, handle
 
     def devices(self) -> tuple[Device, ...]:
         """All devices, with their MIG devices. Raises NvmlUnusable where one does not answer."""
@@ -241,10 +245,7 @@ class Nvml:
     def energy_joules(self) -> dict[str, float]:
         """Energy by GPU since the driver was loaded; GPUs before Volta do not count it."""
         joules = {}
-        for index in range(self._count()):
-            handle = self._value(self.library.nvmlDeviceGetHandleByIndex, index)
-            if handle is None:
-                continue
+        for index, handle in self._handles():
             energy_mj = self._value(self.library.nvmlDeviceGetTotalEnergyConsumption, handle)
             if energy_mj is not None:
                 joules[f"gpu{index}"] = energy_mj / 1000
@@ -256,9 +257,8 @@ class Nvml:
         Empty where unknown; a MIG device has those of the GPU that it is a part of.
         """
         handles: dict[str, Any] = {}
-        for index in range(self._value(self.library.nvmlDeviceGetCount) or 0):
-            handle = self._value(self.library.nvmlDeviceGetHandleByIndex, index)
-            for part in () if handle is None else (handle, *self._mig_handles(handle)):
+        for _, handle in self._handles():
+            for part in (handle, *self._mig_handles(handle)):
                 handles[str(self._value(self.library.nvmlDeviceGetUUID, part))] = handle
         found = (next((one for name, one in handles.items() if name.endswith(uuid)), None) for uuid in uuids)
         return [(frozenset(), "") if handle is None else self._place(handle) for handle in found]
@@ -277,7 +277,7 @@ class Nvml:
         with contextlib.suppress(self.library.NVMLError):  # without events the figures are still watched
             events = self.library.nvmlEventSetCreate()
         try:
-            yield XidEvents(self.library, events)
+            yield XidEvents(self.library, events, () if events is None else self._handles())
         finally:
             if events is not None:
                 self.library.nvmlEventSetFree(events)
@@ -286,23 +286,18 @@ class Nvml:
 class XidEvents:
     """Xid events of all GPUs; `open` is False where the driver does not offer them."""
 
-    def __init__(self, nvml: Any, events: Any) -> None:  # noqa: ANN401
+    def __init__(self, nvml: Any, events: Any, handles: Iterable[tuple[int, Any]]) -> None:  # noqa: ANN401
         self._nvml = nvml
         self._events = events
         self._index_of: dict[int | None, int] = {}
-        with contextlib.suppress(nvml.NVMLError):
-            for index in range(nvml.nvmlDeviceGetCount() if events is not None else 0):
-                self._register(index)
+        xid = nvml.nvmlEventTypeXidCriticalError
+        for index, handle in handles:
+            # One that offers none (MIG, old devices) is left out; one that is lost is found by its readings.
+            with contextlib.suppress(nvml.NVMLError):
+                if nvml.nvmlDeviceGetSupportedEventTypes(handle) & xid:
+                    nvml.nvmlDeviceRegisterEvents(handle, xid, events)
+                    self._index_of[_address(handle)] = index
         self.open = bool(self._index_of)
-
-    def _register(self, index: int) -> None:
-        nvml = self._nvml
-        # A device that offers none (MIG, old devices) is left out; one that is lost is found by its readings.
-        with contextlib.suppress(nvml.NVMLError):
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            if nvml.nvmlDeviceGetSupportedEventTypes(handle) & nvml.nvmlEventTypeXidCriticalError:
-                nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, self._events)
-                self._index_of[_address(handle)] = index
 
     def next(self, timeout_ms: int) -> tuple[int, int] | None:
         """(GPU index, Xid) of an event, or None after `timeout_ms`."""
@@ -322,19 +317,19 @@ def _address(handle: Any) -> int | None:  # noqa: ANN401
     return ctypes.cast(handle, ctypes.c_void_p).value
 
 
+@dataclass
 class _Reader:
     """Fills `values` and `unread`, keyed by the field names of GpuReading."""
 
-    def __init__(self, nvml: Any, index: int) -> None:  # noqa: ANN401
-        self._nvml = nvml
-        self._index = index
-        self._handle: Any = None
-        self.values: dict[str, Any] = {}
-        self.unread: dict[str, str] = {}
+    nvml: Any
+    index: int
+    handle: Any = None
+    values: dict[str, Any] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
 
     def read(self) -> None:
         """Ask for everything. Raises DeviceGone."""
-        nvml = self._nvml
+        nvml = self.nvml
         self._field("uuid", nvml.nvmlDeviceGetUUID)
         self._field("name", nvml.nvmlDeviceGetName)
         self._field("mig_enabled", lambda device: bool(nvml.nvmlDeviceGetMigMode(device)[0]))
@@ -358,20 +353,20 @@ class _Reader:
     def open(self) -> None:
         """Find the device. Raises DeviceGone."""
         try:
-            self._handle = self._nvml.nvmlDeviceGetHandleByIndex(self._index)
-        except self._nvml.NVMLError as error:  # whatever the reason: without a handle it cannot be used
+            self.handle = self.nvml.nvmlDeviceGetHandleByIndex(self.index)
+        except self.nvml.NVMLError as error:  # whatever the reason: without a handle it cannot be used
             raise DeviceGone(str(error)) from error
 
     def read_usage(self) -> None:
         """Ask how the device is used. Raises DeviceGone."""
-        nvml = self._nvml
+        nvml = self.nvml
         self._field("memory_used_bytes", lambda device: int(self._memory(device).used))
         self._field("utilisation_percent", lambda device: int(nvml.nvmlDeviceGetUtilizationRates(device).gpu))
         self._field("temperature_c", self._temperature)
         self._field("power_w", lambda device: nvml.nvmlDeviceGetPowerUsage(device) / 1000)
 
     def _read_memory_faults(self) -> None:
-        nvml = self._nvml
+        nvml = self.nvml
 
         def uncorrected(counter: int) -> Callable[[Any], int]:
             kind = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
@@ -393,33 +388,33 @@ class _Reader:
 
     def _field(self, name: str, call: Callable[[Any], Any]) -> None:
         try:
-            self.values[name] = call(self._handle)
-        except self._nvml.NVMLError as error:
+            self.values[name] = call(self.handle)
+        except self.nvml.NVMLError as error:
             self._check_alive(error)
             self.unread[name] = str(error)
 
     def _check_alive(self, error: Exception) -> None:
         """Raise DeviceGone where `error` is about the device and not about one figure of it."""
-        if isinstance(error, (self._nvml.NVMLError_GpuIsLost, self._nvml.NVMLError_ResetRequired)):
+        if isinstance(error, (self.nvml.NVMLError_GpuIsLost, self.nvml.NVMLError_ResetRequired)):
             raise DeviceGone(str(error)) from error
 
     def _memory(self, device: Any) -> Any:  # noqa: ANN401
         """Total and used bytes; used without what the driver itself reserves, where it counts that apart."""
-        nvml = self._nvml
+        nvml = self.nvml
         try:
             return nvml.nvmlDeviceGetMemoryInfo(device, nvml.nvmlMemory_v2)
         except (nvml.NVMLError_FunctionNotFound, nvml.NVMLError_NotSupported):  # drivers before 510
             return nvml.nvmlDeviceGetMemoryInfo(device)
 
     def _temperature(self, device: Any) -> int:  # noqa: ANN401
-        nvml = self._nvml
+        nvml = self.nvml
         try:
             return int(nvml.nvmlDeviceGetTemperature(device, nvml.NVML_TEMPERATURE_GPU))
         except nvml.NVMLError_FunctionNotFound:  # pynvml: to be removed with CUDA 14
             return int(nvml.nvmlDeviceGetTemperatureV(device, nvml.NVML_TEMPERATURE_GPU))
 
     def _clock_reasons(self, device: Any) -> tuple[str, ...]:  # noqa: ANN401
-        nvml = self._nvml
+        nvml = self.nvml
         try:
             bits = int(nvml.nvmlDeviceGetCurrentClocksEventReasons(device))
         except nvml.NVMLError_FunctionNotFound:  # drivers before 535 know the older name only
@@ -430,7 +425,7 @@ class _Reader:
 
     def _nvlinks(self, device: Any) -> tuple[NvLink, ...]:  # noqa: ANN401
         """The links the device has. Raises NVMLError where it has none."""
-        nvml = self._nvml
+        nvml = self.nvml
         links: list[NvLink] = []
         missing: Exception | None = None
         for number in range(nvml.NVML_NVLINK_MAX_LINKS):
@@ -446,7 +441,7 @@ class _Reader:
         return tuple(links)
 
     def _nvlink_errors(self, device: Any, number: int) -> int | None:  # noqa: ANN401
-        nvml = self._nvml
+        nvml = self.nvml
         counters = (
             nvml.NVML_NVLINK_ERROR_DL_REPLAY,
             nvml.NVML_NVLINK_ERROR_DL_RECOVERY,
@@ -464,7 +459,7 @@ class _Reader:
     def _processes(self, device: Any) -> tuple[Process, ...]:  # noqa: ANN401
         return tuple(
             Process(int(entry.pid), _process_name(entry.pid), entry.usedGpuMemory)
-            for entry in self._nvml.nvmlDeviceGetComputeRunningProcesses(device)
+            for entry in self.nvml.nvmlDeviceGetComputeRunningProcesses(device)
         )
 
 

@@ -6,23 +6,22 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-import psutil
-
 from alphazero.machine.findings import Finding, Severity, Thresholds
-from alphazero.machine.health import is_visible
+from alphazero.machine.health import family_of_this_process, is_visible
 from alphazero.machine.judge import (
     MIB,
+    PCIE_ADVICE,
     Judge,
     describe,
     judge_host,
@@ -36,8 +35,7 @@ from alphazero.machine.nvml import (
     Nvml,
     NvmlUnusable,
     XidEvents,
-    device_files_present,
-    on_pci_bus,
+    expects_gpus,
     open_nvml,
 )
 
@@ -131,43 +129,34 @@ OWN_DOING = ("load_per_core", "cores_per_gpu", "clock")
 JUDGED_BY_ALARMS = ("disk_free_mib", "memory_available_mib")
 
 
+@dataclass(eq=False)
 class HealthWatcher:
     """Looks at this host every `interval_s` while a job runs; one per host, on local rank 0.
 
     report: gets the figures of each look, called on the watcher's thread. say: gets each fault
-    once. device and visible as in check_this_host. meter: gets how the GPUs are used at each look,
+    once. device: as in check_this_host. meter: gets how the GPUs are used at each look,
     and every `usage_interval_s` in between. Whatever goes wrong here is such a line too and never reaches
     the job.
     """
 
-    def __init__(
-        self,
-        interval_s: float,
-        report: Callable[[Figures], None],
-        say: Callable[[Finding], None],
-        *,
-        thresholds: Thresholds,
-        directory: Path,
-        device: str = "auto",
-        visible: str | None = None,
-        meter: UsageMeter | None = None,
-        usage_interval_s: float = 1.0,
-    ) -> None:
-        self._meter = meter
-        self._usage_interval_s = usage_interval_s
-        self._interval_s = interval_s
-        self._report = report
-        self._say = say
-        self._thresholds = thresholds
-        self._directory = directory
-        self._device = device
-        self._visible = visible
+    interval_s: float
+    report: Callable[[Figures], None]
+    say: Callable[[Finding], None]
+    _: KW_ONLY
+    thresholds: Thresholds
+    directory: Path
+    device: str = "auto"
+    meter: UsageMeter | None = None
+    usage_interval_s: float = 1.0
+
+    def __post_init__(self) -> None:
         self._host = socket.gethostname()
         self._reported: set[tuple[str, str, Severity]] = set()
         self._known: dict[int, GpuReading] = {}
         self._replays: dict[int, tuple[float, int]] = {}
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="health", daemon=True)
+        target = functools.partial(self._guarded, self._watch)
+        self._thread = threading.Thread(target=target, name="health", daemon=True)
 
     def start(self) -> None:
         """Begin, with a first look at once."""
@@ -179,41 +168,36 @@ class HealthWatcher:
         if self._thread.is_alive():
             self._thread.join(STOP_S)
 
-    def _run(self) -> None:
-        try:
-            with ExitStack() as stack:
-                nvml = self._open(stack)
-                events = stack.enter_context(nvml.xid_events()) if nvml is not None else None
-                while not self._stopping.is_set():
-                    self._guarded(lambda: self._look(nvml))
-                    self._wait(nvml, events)
-        except Exception as error:
-            self._report_once(self._of_watcher(error))
+    def _watch(self) -> None:
+        with contextlib.ExitStack() as stack:
+            nvml = self._open(stack)
+            events = stack.enter_context(nvml.xid_events()) if nvml is not None else None
+            while not self._stopping.is_set():
+                self._guarded(lambda: self._look(nvml))
+                self._wait(nvml, events)
 
-    def _open(self, stack: ExitStack) -> Nvml | None:
+    def _open(self, stack: contextlib.ExitStack) -> Nvml | None:
         """NVML, or None on a host without a GPU."""
-        if self._device == "cpu":
+        if self.device == "cpu":
             return None
         try:
             return stack.enter_context(open_nvml())
         except NvmlUnusable as error:
-            present = self._device == "cuda" or device_files_present() or on_pci_bus()
-            self._report_once(judge_nvml(error, self._host, present))
+            self._report_once(judge_nvml(error, self._host, expects_gpus(self.device)))
             return None
 
     def _look(self, nvml: Nvml | None) -> None:
-        gpus = nvml.gpus() if nvml is not None else ()
-        gpus = tuple(self._with_identity(gpu) for gpu in gpus)
-        gpus = tuple(gpu for gpu in gpus if is_visible(gpu, self._visible))
-        machine = read_host(self._directory)
+        gpus = tuple(map(self._with_identity, nvml.gpus())) if nvml is not None else ()
+        gpus = tuple(filter(is_visible, gpus))
+        machine = read_host(self.directory)
         for finding in self._judge(gpus, machine):
             self._report_once(finding)
-        if self._meter:
-            self._meter.add(gpus)
-        self._report(figures_of(gpus, machine))
+        if self.meter:
+            self.meter.add(gpus)
+        self.report(figures_of(gpus, machine))
 
     def _read_usage(self, nvml: Nvml, meter: UsageMeter) -> None:
-        known = [gpu for gpu in self._known.values() if is_visible(gpu, self._visible)]
+        known = filter(is_visible, self._known.values())
         meter.add([replace(nvml.usage(gpu.index), uuid=gpu.uuid, name=gpu.name) for gpu in known])
 
     def _with_identity(self, gpu: GpuReading) -> GpuReading:
@@ -224,18 +208,17 @@ class HealthWatcher:
         return replace(gpu, uuid=gpu.uuid or known.uuid, name=gpu.name or known.name)
 
     def _judge(self, gpus: tuple[GpuReading, ...], machine: HostReading) -> list[Finding]:
-        findings = judge_host(machine, self._thresholds.host, self._host, num_gpus=0)
-        findings = [finding for finding in findings if finding.name not in OWN_DOING]
         findings = [
             finding
-            for finding in findings
-            if finding.name not in JUDGED_BY_ALARMS or finding.severity >= Severity.FAIL
+            for finding in judge_host(machine, self.thresholds.host, self._host, num_gpus=0)
+            if finding.name not in OWN_DOING
+            and (finding.name not in JUDGED_BY_ALARMS or finding.severity >= Severity.FAIL)
         ]
         any_link = any(link.active for gpu in gpus for link in gpu.nvlinks or ())
-        family = _job_of_this_process()
+        family = family_of_this_process(with_siblings=True)  # our parent, the agent, started the job
         for gpu in gpus:
-            judge = Judge(self._host, gpu)
-            if judge_state(judge, gpu, self._thresholds.gpu, any_link):
+            judge = Judge(self._host, self.thresholds.gpu, gpu)
+            if judge_state(judge, gpu, self.thresholds.gpu, any_link):
                 self._judge_replays(judge, gpu)
                 self._judge_foreign(judge, gpu, family)
             findings += judge.findings
@@ -252,9 +235,7 @@ class HealthWatcher:
         judge.at_most(
             "pcie_replays_per_minute",
             round((gpu.pcie_replays - before) * 60 / (now - since), 1),
-            self._thresholds.gpu.pcie_replays_per_minute_warn,
-            Severity.WARN,
-            "the PCIe link is noisy: reseat the device, check risers",
+            PCIE_ADVICE,
         )
 
     def _judge_foreign(self, judge: Judge, gpu: GpuReading, family: frozenset[int]) -> None:
@@ -263,20 +244,18 @@ class HealthWatcher:
         judge.at_most(
             "others_memory_mib",
             sum(process.memory_bytes or 0 for process in foreign) // MIB,
-            self._thresholds.gpu.others_memory_mib_warn,
-            Severity.WARN,
             f"in use by {', '.join(map(describe, foreign))} beside this job: it will be slow",
         )
 
     def _wait(self, nvml: Nvml | None, events: XidEvents | None) -> None:
         """Until the next look; Xid events that arrive are reported at once, and usage is read meanwhile."""
-        meter = self._meter
-        until = time.monotonic() + self._interval_s
-        next_usage = time.monotonic() + self._usage_interval_s
+        meter = self.meter
+        until = time.monotonic() + self.interval_s
+        next_usage = time.monotonic() + self.usage_interval_s
         while (left := until - time.monotonic()) > 0 and not self._stopping.is_set():
             if meter and nvml and (left := min(left, next_usage - time.monotonic())) <= 0:
                 self._guarded(lambda: self._read_usage(nvml, meter))
-                next_usage = time.monotonic() + self._usage_interval_s
+                next_usage = time.monotonic() + self.usage_interval_s
             elif events is None or not events.open:
                 self._stopping.wait(left)
             else:
@@ -287,46 +266,31 @@ class HealthWatcher:
         if event is not None:
             index, xid = event
             gpu = self._known.get(index, GpuReading(index))
-            if is_visible(gpu, self._visible):
-                self._report_once(judge_xid(xid, gpu, self._thresholds.gpu, self._host))
+            if is_visible(gpu):
+                self._report_once(judge_xid(xid, gpu, self.thresholds.gpu, self._host))
 
     def _guarded(self, action: Callable[[], None]) -> None:
         """Do it; an exception becomes one finding."""
         try:
             action()
         except Exception as error:
-            self._report_once(self._of_watcher(error))
+            what = f"{type(error).__name__}: {error}".splitlines()[0]
+            advice = "health is not fully watched; the job continues"
+            self._report_once(Finding(Severity.UNKNOWN, self._host, "", "", "watcher", what, None, advice))
             self._stopping.wait(EVENT_WAIT_MS / 1000)  # a fault that comes at once must not spin
-
-    def _of_watcher(self, error: Exception) -> Finding:
-        what = f"{type(error).__name__}: {error}".splitlines()[0]
-        advice = "health is not fully watched; the job continues"
-        return Finding(Severity.UNKNOWN, self._host, "", "", "watcher", what, None, advice)
 
     def _report_once(self, finding: Finding) -> None:
         """Report faults, and what keeps the watcher from watching, once each."""
-        if finding.severity < Severity.WARN and finding.name not in ("watcher", "nvml"):
-            return
         key = (finding.device, finding.name, finding.severity)
-        if finding.severity is Severity.OK or key in self._reported:
+        least = Severity.UNKNOWN if finding.name in ("watcher", "nvml") else Severity.WARN
+        if finding.severity < least or key in self._reported:
             return
         self._reported.add(key)
         try:
-            self._say(finding)
+            self.say(finding)
         except Exception:
             # Without a log the watcher ends, and the job continues.
             self._stopping.set()
-
-
-def _job_of_this_process() -> frozenset[int]:
-    """The processes of this job here: those our parent (the agent) started, and all above us."""
-    own = psutil.Process()
-    try:
-        above = own.parents()
-        siblings = above[0].children(recursive=True) if above else own.children(recursive=True)
-        return frozenset(process.pid for process in (own, *above, *siblings))
-    except psutil.Error:
-        return frozenset({own.pid})
 
 
 def figures_of(gpus: tuple[GpuReading, ...], machine: HostReading) -> Figures:

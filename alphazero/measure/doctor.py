@@ -30,7 +30,7 @@ from alphazero.cluster.launch.remote import run_everywhere
 from alphazero.cluster.plan import programs
 from alphazero.cluster.plan.hostfile import Host
 from alphazero.cluster.plan.launch_plan import Remote, SshOptions
-from alphazero.machine.environment import CHECKOUT, environment
+from alphazero.machine.environment import environment
 from alphazero.machine.memory import count_cores
 from alphazero.measure.short_run import RUN_NAME, ShortCommand, last_lines, train_for, visible_gpus
 from alphazero.settings.load import Config, load_config
@@ -178,15 +178,15 @@ def examine_this_host(asked: Examination) -> ExaminedHost:
 
 
 def examine_hosts(
-    hosts: Sequence[Host], python: str, ssh: SshOptions, asked: Examination, limit_s: float
+    hosts: Sequence[Host], ssh: SshOptions, asked: Examination, limit_s: float
 ) -> list[ExaminedHost]:
     """All hosts at once, each with as many ranks as it has slots; in the order of the hosts."""
     remotes = [Remote(host.address, host.name, ssh=ssh) for host in hosts]
     lines = [to_json(dataclasses.replace(asked, ranks=host.slots)) + "\n" for host in hosts]
     found = []
-    for answer in run_everywhere(remotes, python, ["-m", programs.DOCTOR], lines, limit_s):
+    for answer in run_everywhere(remotes, ["-m", programs.DOCTOR], lines, limit_s):
         host = from_output(ExaminedHost, MARK, answer.output) if answer.status == 0 else None
-        fault = explain(answer, python, CHECKOUT, limit_s)
+        fault = explain(answer, limit_s)
         found.append(host or ExaminedHost(answer.remote.name, {}, fault=fault))
     return found
 

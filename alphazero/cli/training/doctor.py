@@ -95,7 +95,7 @@ def _examine_hosts(args: argparse.Namespace, asked: Examination) -> list[Examine
         raise ConfigError("--gpus: not with --hostfile, whose slots are the ranks of each host")
     hosts = read_hostfile(args.hostfile)
     limit_s = HOST_LIMIT_S + (PRESET_LIMIT_S + TIMES_LONGER * args.seconds) * len(asked.presets)
-    return examine_hosts(hosts, sys.executable, ssh_options(args), asked, limit_s)
+    return examine_hosts(hosts, ssh_options(args), asked, limit_s)
 
 
 def page(host: ExaminedHost) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
 
 from alphazero.cli.flags import add_device_flag
@@ -35,11 +34,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look, print, judge."""
-    report = check_this_host(
-        load_thresholds(args.thresholds),
-        args.runs_dir,
-        device=args.device,
-        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
-    )
+    report = check_this_host(load_thresholds(args.thresholds), args.runs_dir, args.device)
     print(json.dumps(to_json(report, strict=args.strict), indent=1) if args.json else to_table(report))
     return report.exit_status(strict=args.strict)

@@ -189,7 +189,6 @@ def run(args: argparse.Namespace) -> int:
         # --dry-run asks no name server.
         (lambda name: ()) if args.dry_run else machines.addresses_of,
         lambda num_cores: cpu_ranks_for(num_cores, config, fresh_start=fresh_start),
-        lambda interface: machines.outward_address(machine.addresses, interface),
         ssh,
     )
     if plan.device == "cuda":
@@ -208,7 +207,7 @@ def run(args: argparse.Namespace) -> int:
             say(line)
         if not plan.is_head and plan.node_rank == 0 and not machines.port_is_free(plan.master_port):
             say(f"port {plan.master_port} is in use here now: a start would refuse it, or take another one")
-        for line in dry_run_lines(plan, os.environ, sys.executable, PROGRAM, arguments):
+        for line in dry_run_lines(plan, PROGRAM, arguments):
             print(line)
         return 0
     for line in notices:
@@ -269,7 +268,7 @@ def _start(
     )
     command = typed_command(sys.argv, os.environ)
     os.environ[COMMAND_VARIABLE] = json.dumps(command)  # agents of this machine inherit it
-    supervisor = Supervisor(job, sys.executable, os.environ, say_of_job)
+    supervisor = Supervisor(job, say_of_job)
     status = supervisor.run()
     run = supervisor.run_directory
     is_saved = supervisor.has_saved or (run is not None and (run / "checkpoints" / LATEST).exists())

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from alphazero.base.errors import AlphaZeroError
@@ -32,7 +31,7 @@ from alphazero.cluster.agent.processes import (
 from alphazero.cluster.agent.protocol import CHUNK_BYTES, Ended, Output
 from alphazero.cluster.agent.rank_output import OutputStream, RankOutputs
 from alphazero.cluster.agent.rank_watch import RankWatch
-from alphazero.cluster.plan.launch_plan import Command, LaunchPlan
+from alphazero.cluster.plan.launch_plan import LaunchPlan
 from alphazero.run.rank import (
     FAILURE_VARIABLE,
     JOB_VARIABLE,
@@ -134,16 +133,20 @@ class NodeAgent:
 
     def __init__(self, plan: LaunchPlan, node_rank: int, head: Head, inbox: SignalInbox) -> None:
         self._plan = plan
-        self._host = plan.hosts[node_rank]
+        self._name = plan.hosts[node_rank].remote.name
+        command = plan.hosts[node_rank].command
+        assert command is not None
+        self._command = command
         self._first_rank, self._num_ranks = sum(plan.ranks[:node_rank]), plan.ranks[node_rank]
         self._head = head
         self._inbox = inbox
         self._selector = selectors.DefaultSelector()
         self._outputs = RankOutputs(self._num_ranks)
+        self._failure_file = self._outputs.directory / "failure.json"
         run = Path(plan.run_directory)
         self._logs = run / "logs"
         self._ranks: dict[int, OutputStream] = {}
-        log = self._logs / f"{self._host.remote.name}-node.log"
+        log = self._logs / f"{self._name}-node.log"
         self._launcher_output = OutputStream(None, log, True, head.send)
         self._watch = RankWatch(run, self._first_rank, self._num_ranks, plan.token)
         self._ending: JobEnding | None = None
@@ -157,7 +160,7 @@ class NodeAgent:
         terminal = 0 if self._plan.columns and self._first_rank == 0 else None
         for local_rank, descriptor in enumerate(self._outputs.open(terminal, self._plan.columns)):
             rank = self._first_rank + local_rank
-            log = self._logs / f"{self._host.remote.name}-rank{rank}.log"
+            log = self._logs / f"{self._name}-rank{rank}.log"
             stream = OutputStream(rank, log, local_rank != terminal, self._head.send)
             self._ranks[rank] = stream
             self._selector.register(descriptor, selectors.EVENT_READ, stream)
@@ -169,8 +172,7 @@ class NodeAgent:
             where = error.filename or self._command.argv[0]
             fate = f"could not start the launcher: {where}: {error.strerror}"
             return Ended(2, None, 0.0, fate, "", str(self._launcher_output.log), 0, -1)
-        status = self._serve(process)
-        return self._account(status)
+        return self._account(self._serve(process))
 
     def _start(self) -> subprocess.Popen[bytes]:
         environment = self._command.environment(os.environ)
@@ -192,15 +194,6 @@ class NodeAgent:
         self._selector.register(process.stdout.fileno(), selectors.EVENT_READ, self._launcher_output)
         return process
 
-    @property
-    def _command(self) -> Command:
-        assert self._host.command is not None
-        return self._host.command
-
-    @property
-    def _failure_file(self) -> Path:
-        return self._outputs.directory / "failure.json"
-
     def _serve(self, process: subprocess.Popen[bytes]) -> int:
         """Until nothing of the job runs; the launcher's exit status, 128 + N for signal N."""
         next_beat = 0.0
@@ -210,7 +203,7 @@ class NodeAgent:
                 self._end()
             self._stopping = self._stopping or bool(self._inbox.received)
             if self._stopping and self._ending is None:
-                self._ask_ranks_to_stop(process)
+                self._ask_ranks_to_stop()
             if (now := time.monotonic()) >= next_beat:
                 next_beat = now + protocol.BEAT_S
                 self._head.send(self._watch.look())
@@ -244,16 +237,17 @@ class NodeAgent:
         return bool(events)
 
     def _obey(self, wish: str) -> None:
-        actions: dict[str, Callable[[], None]] = {protocol.END: self._end, protocol.STACKS: self._show_stacks}
         if wish == protocol.STOP:
             self._stopping = True
-        elif wish in actions:
-            actions[wish]()
+        elif wish == protocol.END:
+            self._end()
+        elif wish == protocol.STACKS:
+            self._show_stacks()
 
     def _end(self) -> None:
         self._ending = self._ending or JobEnding(self._plan.token, self._plan.grace_s)
 
-    def _ask_ranks_to_stop(self, process: subprocess.Popen[bytes]) -> None:
+    def _ask_ranks_to_stop(self) -> None:
         """SIGTERM to ranks alone: the launcher above them would kill them after 30 s, and they may need
         longer for their checkpoint. One that appears only now gets it as well."""
         ranks = ranks_of(self._plan.token)
@@ -281,22 +275,17 @@ class NodeAgent:
         stopped = first.status - 128 if first and first.kind == STOPPED and status == 0 else 0
         account = failure or (first if 0 < status < 128 else None)
         self._close()
-        stream = self._launcher_output
-        if failure:
-            stream = stream if failure.rank is None else self._ranks.get(failure.rank, stream)
-            fate, seconds_ago = failure.fate, self._seconds_since(failure)
-        else:
-            fate = "ended" if status == 0 else _fate_of_launcher(status)
-            seconds_ago = time.monotonic() - (self._failed_at or time.monotonic())
-        text = account.text if account else ""
+        rank = failure.rank if failure else None
+        fate = failure.fate if failure else "ended" if status == 0 else _fate_of_launcher(status)
+        stream = self._launcher_output if rank is None else self._ranks.get(rank, self._launcher_output)
         return Ended(
             status=status,
-            rank=failure.rank if failure else None,
-            seconds_ago=seconds_ago,
+            rank=rank,
+            seconds_ago=self._seconds_since(failure),
             fate=fate,
             kind=account.kind if account else UNKNOWN,
             ranks=account.ranks if account else (),
-            cause=(text or stream.error) if status else "",
+            cause=((account.text if account else "") or stream.error) if status else "",
             log=str(stream.log),
             num_left=self._num_left,
             newest_checkpoint=self._watch.newest_checkpoint(),
@@ -310,13 +299,16 @@ class NodeAgent:
         accounts = filter(None, (read_failure(self._outputs.directory, local_rank) for local_rank in ranks))
         return min(accounts, key=lambda one: (order_of_blame(one.kind), one.at_s), default=None)
 
-    def _seconds_since(self, failure: FirstFailure) -> float:
+    def _seconds_since(self, failure: FirstFailure | None) -> float:
         """By the rank's own word, else by when its process was missed, else by the launcher's end."""
         now = time.monotonic()
-        if failure.at_s is not None:
+        if failure and failure.at_s is not None:
             return max(0.0, now - failure.at_s)
-        missed = None if failure.rank is None else self._watch.seconds_since_end(failure.rank)
-        return missed if missed is not None else now - (self._failed_at or now)
+        if failure and failure.rank is not None:
+            missed = self._watch.seconds_since_end(failure.rank)
+            if missed is not None:
+                return missed
+        return now - (self._failed_at or now)
 
     def _close(self) -> None:
         for stream in (*self._ranks.values(), self._launcher_output):
@@ -333,25 +325,19 @@ def _fate_of_launcher(status: int) -> str:
 def main() -> int:
     """Read the plan, run this host's part, report; 0 whatever became of it."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end of the connection is seen on stdin
-    inbox = SignalInbox()
-    with inbox.open():
-        return serve(inbox)
-
-
-def serve(inbox: SignalInbox) -> int:
-    """main, where signals are wishes."""
-    try:
-        plan, node_rank, received = read_plan()
-    except AlphaZeroError as error:
-        print(f"alphazero: error: {error}", file=sys.stderr)
-        return error.exit_code
-    guard = start_guard(plan.token, plan.grace_s)
-    head = Head(plan.limits.silence_s, received)
-    head.send(NodeAgent(plan, node_rank, head, inbox).run())
-    os.write(guard, b"q")
-    deadline = time.monotonic() + plan.limits.silence_s
-    while not head.flush() and time.monotonic() < deadline:
-        time.sleep(TICK_S)
+    with SignalInbox().open() as inbox:
+        try:
+            plan, node_rank, received = read_plan()
+        except AlphaZeroError as error:
+            print(f"alphazero: error: {error}", file=sys.stderr)
+            return error.exit_code
+        guard = start_guard(plan.token, plan.grace_s)
+        head = Head(plan.limits.silence_s, received)
+        head.send(NodeAgent(plan, node_rank, head, inbox).run())
+        os.write(guard, b"q")
+        deadline = time.monotonic() + plan.limits.silence_s
+        while not head.flush() and time.monotonic() < deadline:
+            time.sleep(TICK_S)
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import statistics
 import time
 from collections import deque
@@ -15,10 +14,10 @@ import psutil
 
 from alphazero.cluster.agent.processes import ranks_of
 from alphazero.cluster.agent.protocol import Beat, RankState
+from alphazero.run.checkpoint_files import PREFIX, checkpoints_in
 from alphazero.run.rank import Heartbeat, Phase, read_heartbeats
 
 NUM_TIMED = 20
-CHECKPOINT = re.compile(r"step-(\d+)")
 STATE_LETTERS = {"stopped": "T", "tracing-stop": "T", "disk-sleep": "D", "zombie": "Z", "dead": "X"}
 
 
@@ -26,30 +25,26 @@ STATE_LETTERS = {"stopped": "T", "tracing-stop": "T", "disk-sleep": "D", "zombie
 class _Progress:
     """A rank as its heartbeats show it, timed by the clock of this process alone."""
 
+    beat: Heartbeat  # the last one
     changed_at: float
-    step: int = -1
-    phase: Phase = Phase.START
-    progress: int = 0
-    life: tuple[int, int] = (0, 0)  # pid, changes: the same only where nothing has moved
     stepped_at: float | None = None
     step_times_s: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_TIMED))
     was_seen: bool = False
     gone_at: float | None = None  # when its process was first missed
 
     def update(self, beat: Heartbeat, now: float) -> None:
-        if (beat.pid, beat.changes) == self.life:
+        if (beat.pid, beat.changes) == (self.beat.pid, self.beat.changes):  # nothing has moved
             return
         if beat.phase is Phase.PLAN:
             # Steps of another plan took other times, and this one's first is no measure.
             self.step_times_s.clear()
             self.stepped_at = None
-        if beat.step > self.step:
+        if beat.step > self.beat.step:
             # Time between checkpoints or validations is no measure of a step.
-            if self.stepped_at is not None and beat.phase is self.phase is Phase.STEP:
-                self.step_times_s.append((now - self.stepped_at) / (beat.step - self.step))
+            if self.stepped_at is not None and beat.phase is self.beat.phase is Phase.STEP:
+                self.step_times_s.append((now - self.stepped_at) / (beat.step - self.beat.step))
             self.stepped_at = now
-        self.step, self.phase, self.progress = beat.step, beat.phase, beat.progress
-        self.life, self.changed_at = (beat.pid, beat.changes), now
+        self.beat, self.changed_at = beat, now
 
     def note_process(self, is_there: bool, now: float) -> None:
         if is_there and not self.was_seen:
@@ -76,7 +71,9 @@ class RankWatch:
         self._first_rank = first_rank
         self._token = token
         self._clock = clock
-        self._progress = {first_rank + local: _Progress(clock()) for local in range(num_ranks)}
+        nothing = Heartbeat(0, "", 0, token, -1, Phase.START, 0, 0)
+        ranks = range(first_rank, first_rank + num_ranks)
+        self._progress = {rank: _Progress(nothing, clock()) for rank in ranks}
 
     def look(self) -> Beat:
         """The ranks as they are now."""
@@ -100,9 +97,9 @@ class RankWatch:
             states.append(
                 RankState(
                     rank=rank,
-                    step=progress.step,
-                    phase=progress.phase,
-                    progress=progress.progress,
+                    step=progress.beat.step,
+                    phase=progress.beat.phase,
+                    progress=progress.beat.progress,
                     age_s=round(now - progress.changed_at, 3),
                     # The first step compiles and tunes: a few say little.
                     median_step_s=statistics.median_high(times) if times else 0.0,
@@ -115,7 +112,7 @@ class RankWatch:
     def all_have_ended(self) -> bool:
         """True where every rank's last word was that its work is over and saved."""
         self.look()
-        return all(progress.phase is Phase.END for progress in self._progress.values())
+        return all(progress.beat.phase is Phase.END for progress in self._progress.values())
 
     def seconds_since_end(self, rank: int) -> float | None:
         """How long ago the process of a rank was first missed; None while it runs or before it began."""
@@ -124,11 +121,10 @@ class RankWatch:
 
     def newest_checkpoint(self) -> int:
         """Step of the newest one whose directory has its final name; -1 where there is none."""
-        try:
-            names = [path.name for path in self._checkpoints.iterdir()]
-        except OSError:
-            return -1
-        return max((int(found[1]) for name in names if (found := CHECKPOINT.fullmatch(name))), default=-1)
+        with contextlib.suppress(OSError):
+            names = [path.name for path in checkpoints_in(self._checkpoints)]
+            return max((int(name.removeprefix(PREFIX)) for name in names), default=-1)
+        return -1
 
 
 def alive(pids: Mapping[int, int]) -> dict[int, psutil.Process]:

@@ -11,16 +11,16 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from alphazero.base.log import FIRST_SILENCE_S, FORMAT_VARIABLE, JSON, Work, in_json, stamped
 from alphazero.base.text import last_line
 from alphazero.cluster.agent import protocol
 from alphazero.cluster.agent.processes import SignalInbox
 from alphazero.cluster.agent.protocol import Beat, Ended, Message, Output, RankState
-from alphazero.cluster.launch.dry_run import show
+from alphazero.cluster.launch.dry_run import Say, show
 from alphazero.cluster.launch.remote import AgentLink, explain_ssh
-from alphazero.cluster.plan.launch_plan import Limits
+from alphazero.cluster.plan.launch_plan import LaunchPlan, Limits
 from alphazero.run.rank import HANG, UNKNOWN, Phase, order_of_blame
 
 # A stopped process, then one that waits for a device or disk that does not answer, then any other.
@@ -113,8 +113,6 @@ LOST_STATUS = 1
 LONGEST_SILENCE_S = 600.0  # of a node whose ranks print nothing
 STARTING = "ranks are loading PyTorch and DeepSpeed"
 
-Say = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class Failure:
@@ -148,65 +146,53 @@ class Failure:
         return f"{who} {self.fate}{cause}{log}"
 
 
-@dataclass(frozen=True)
+@dataclass
 class StartOutcome:
     """How a start ended.
 
-    status: 0, or that of the first failure. lost: hosts that could no longer be reached. advanced: some
-    rank finished a step. saved: there is a newer checkpoint than before. begun: some rank opened its run.
-    newest_checkpoint: the step of the newest one, -1 for none. asked: the signals by which a batch
-    system asked agents for the end of the job. stopped: that to a rank for which all ended early, if any.
+    failure: the first one. lost: hosts that could no longer be reached. advanced: some rank finished a step.
+    saved: there is a newer checkpoint than before. begun: some rank opened its run. newest_checkpoint: the
+    step of the newest one, -1 for none. asked: the signals by which a batch system asked agents for the end
+    of the job. stopped: that to a rank for which all ended early, if any.
     """
 
-    status: int
-    failure: Failure | None
-    lost: frozenset[str]
-    advanced: bool
-    saved: bool
-    asked: tuple[signal.Signals, ...] = ()
-    stopped: signal.Signals | None = None
-    begun: bool = True
+    failure: Failure | None = None
+    lost: set[str] = field(default_factory=set)
+    advanced: bool = False
+    saved: bool = False
+    begun: bool = False
     newest_checkpoint: int = -1
+    asked: list[signal.Signals] = field(default_factory=list)
+    stopped: signal.Signals | None = None
 
 
+@dataclass(eq=False)
 class Attempt:
-    """Watches over the agents of one start.
+    """Starts the agents of a plan and watches over them.
 
     take_output: gets what the job prints, in the place of the terminal. shows_start: print now and then how
     long the ranks have been starting, until the first of them prints something; then, where rank 0 is on
     another host, how far they are.
     """
 
-    def __init__(
-        self,
-        links: Sequence[AgentLink],
-        inbox: SignalInbox,
-        limits: Limits,
-        say: Say,
-        take_output: Callable[[Output], None] | None = None,
-        shows_start: bool = False,
-    ) -> None:
-        self._links = list(links)
-        self._open = list(links)
-        self._inbox = inbox
-        self._limits = limits
-        self._say = say
-        self._take_output = take_output
-        self._has_rank_0 = any(link.node_rank == 0 for link in links)
-        self._is_by_hand = any(link.plan.is_by_hand for link in links)
-        self._starting = Work(STARTING) if shows_start else None
+    plan: LaunchPlan
+    inbox: SignalInbox
+    say: Say
+    take_output: Callable[[Output], None] | None = None
+    shows_start: bool = False
+
+    def __post_init__(self) -> None:
+        self._links = [AgentLink(self.plan, rank) for rank in self.plan.started]
+        self._open = list(self._links)
+        self._has_rank_0 = 0 in self.plan.started
+        self._starting = Work(STARTING) if self.shows_start else None
         self._next_word_s = FIRST_SILENCE_S
         self._selector = selectors.DefaultSelector()
         self._states: dict[str, tuple[RankState, ...]] = {}
         self._first_steps: dict[int, int] = {}
         self._failures: list[Failure] = []
-        self._lost: set[str] = set()
         self._checkpoints_before: dict[str, int] = {}
-        self._saved = False
-        self._newest_checkpoint = -1
-        self._advanced = False
-        self._asked: list[signal.Signals] = []
-        self._stopped: signal.Signals | None = None
+        self._outcome = StartOutcome()
         self._stop_sent = False
         self._end_at: float | None = None  # when the wish to end goes out
         self._end_sent_at: float | None = None
@@ -239,33 +225,23 @@ class Attempt:
             beats.join()
             for link in self._links:
                 link.close()
-        failure = min(self._failures, key=lambda one: one.key, default=None)
-        return StartOutcome(
-            failure.status if failure else 0,
-            failure,
-            frozenset(self._lost),
-            self._advanced,
-            self._saved,
-            tuple(self._asked),
-            self._stopped,
-            bool(self._first_steps),
-            self._newest_checkpoint,
-        )
+        self._outcome.failure = min(self._failures, key=lambda one: one.key, default=None)
+        return self._outcome
 
     def _show_start(self) -> None:
         """Ranks load for seconds, on a loaded machine for a minute, before they print anything."""
         if self._starting is None:
             return
         states = [state for states in self._states.values() for state in states]
-        if self._is_by_hand and not any(state.pid for state in states):
+        if self.plan.is_by_hand and not any(state.pid for state in states):
             self._starting = Work(STARTING)  # nodes meet first, and report who is missing
         if self._starting.seconds >= self._next_word_s:
             self._next_word_s = min(2 * self._next_word_s, self._next_word_s + LONGEST_SILENCE_S)
             first = min(states, key=lambda state: state.step, default=None)
             if first is None or first.step < 0:
-                self._say(self._starting.line())
+                self.say(self._starting.line())
             else:
-                self._say(f"rank {first.rank}: step {first.step} ({first.phase.value}); see node 0 for more")
+                self.say(f"rank {first.rank}: step {first.step} ({first.phase.value}); see node 0 for more")
 
     def _beat(self, over: threading.Event) -> None:
         """Runs in a separate thread: a terminal that is held (Ctrl-S, a pager) must not silence the head."""
@@ -287,20 +263,21 @@ class Attempt:
 
     def _take(self, link: AgentLink, message: Message) -> None:
         if isinstance(message, Output):
-            if self._has_rank_0 and (message.rank is not None or not self._is_by_hand):
+            if self._has_rank_0 and (message.rank is not None or not self.plan.is_by_hand):
                 self._starting = None
-            if self._take_output is not None:
-                self._take_output(message)
+            if self.take_output is not None:
+                self.take_output(message)
             else:
                 self._show(link, message)
         elif isinstance(message, Beat):
             self._states[link.remote.name] = message.ranks
             self._note_checkpoint(link, message.newest_checkpoint)
             for state in message.ranks:
-                first = (
-                    self._first_steps.setdefault(state.rank, state.step) if state.step >= 0 else state.step
-                )
-                self._advanced = self._advanced or state.step > first
+                if state.step >= 0:
+                    self._outcome.begun = True
+                    self._outcome.advanced |= state.step > self._first_steps.setdefault(
+                        state.rank, state.step
+                    )
         elif isinstance(message, Ended):
             self._host_ended(link, message)
 
@@ -310,18 +287,17 @@ class Attempt:
             rank = "" if output.rank is None else f" rank {output.rank}"
             show(in_json(output.text, f"{link.remote.name}{rank}"))
         elif output.rank == 0 or (output.rank is None and len(self._links) == 1):
-            show(output.text if link.plan.columns else stamped(output.text))
+            show(output.text if self.plan.columns else stamped(output.text))
         else:
             who = link.remote.name if output.rank is None else f"{link.remote.name} rank {output.rank}"
-            clear = "\r\x1b[K" if link.plan.columns else ""  # a progress bar may stand there
-            lines = output.text.splitlines()
-            text = "".join(f"{clear}{who}: {line}\n" for line in lines)
-            show(text if link.plan.columns else stamped(text))
+            clear = "\r\x1b[K" if self.plan.columns else ""  # a progress bar may stand there
+            text = "".join(f"{clear}{who}: {line}\n" for line in output.text.splitlines())
+            show(text if self.plan.columns else stamped(text))
 
     def _note_checkpoint(self, link: AgentLink, step: int) -> None:
         before = self._checkpoints_before.setdefault(link.remote.name, step)
-        self._saved = self._saved or step > before
-        self._newest_checkpoint = max(self._newest_checkpoint, step)
+        self._outcome.saved |= step > before
+        self._outcome.newest_checkpoint = max(self._outcome.newest_checkpoint, step)
 
     def _host_ended(self, link: AgentLink, ended: Ended) -> None:
         self._open.remove(link)
@@ -329,31 +305,21 @@ class Attempt:
         if ended.asked:
             self._host_was_asked(link, ended)
         if ended.stopped:
-            self._stopped = signal.Signals(ended.stopped)
+            self._outcome.stopped = signal.Signals(ended.stopped)
         if ended.num_left:
-            self._say(f"{link.remote.name}: ended {ended.num_left} processes that outlived their launcher")
+            self.say(f"{link.remote.name}: ended {ended.num_left} processes that outlived their launcher")
         now = time.monotonic()
         if ended.status == 0:
             self._all_well_since = self._all_well_since or now
         elif self._end_sent_at is None:  # later ones are ended by us
-            failure = Failure(
-                link.remote.name,
-                ended.rank,
-                ended.fate,
-                ended.cause,
-                ended.log,
-                ended.status,
-                ended.kind,
-                ended.ranks,
-                now - ended.seconds_ago,
-            )
-            self._note_failure(failure)
+            account = (ended.rank, ended.fate, ended.cause, ended.log, ended.status, ended.kind, ended.ranks)
+            self._note_failure(Failure(link.remote.name, *account, now - ended.seconds_ago))
 
     def _host_was_asked(self, link: AgentLink, ended: Ended) -> None:
         """A signal came to the agent: SLURM means the whole job, another machine itself, as it shuts down."""
         number, remote = signal.Signals(ended.asked), link.remote
         if remote.by_srun or not remote.target:
-            self._asked.append(number)
+            self._outcome.asked.append(number)
             return
         fate = f"was asked to end by {number.name}"
         at = time.monotonic() - ended.seconds_ago
@@ -370,7 +336,8 @@ class Attempt:
             status = link.process.wait(2.0)
         except Exception:
             status = 0
-        self._read_errors(link)
+        if link.descriptors[1] in self._selector.get_map():
+            link.read(link.descriptors[1], lambda message: None)
         if link.remote.target and status == 255:
             fate = f"is lost: {explain_ssh(link.errors)}"
         elif status < 0:
@@ -381,20 +348,16 @@ class Attempt:
             fate = f"is lost: its node agent ended with exit status {status} and no account"
         self._lose(link, fate, 128 - status if status < 0 else LOST_STATUS)
 
-    def _read_errors(self, link: AgentLink) -> None:
-        if link.descriptors[1] in self._selector.get_map():
-            link.read(link.descriptors[1], lambda message: None)
-
     def _lose(self, link: AgentLink, fate: str, status: int) -> None:
         self._open.remove(link)
-        self._lost.add(link.remote.name)
+        self._outcome.lost.add(link.remote.name)
         self._states.pop(link.remote.name, None)
         if self._end_sent_at is None:
             self._note_failure(Failure(link.remote.name, None, fate, "", "", status, at=link.heard))
 
     def _look_for_lost_hosts(self, now: float) -> None:
         for link in list(self._open):
-            limit_s = self._limits.silence_s if link.has_answered else CONNECT_S
+            limit_s = self.plan.limits.silence_s if link.has_answered else CONNECT_S
             if now - link.heard > limit_s:
                 self._lose(link, f"is lost: no sign of life for {limit_s:.0f} s", LOST_STATUS)
 
@@ -402,11 +365,11 @@ class Attempt:
         if self._end_at is not None:
             return
         states = [state for states in self._states.values() for state in states]
-        hang = find_hang(states, self._limits)
+        hang = find_hang(states, self.plan.limits)
         # A host that has just fallen silent is the reason, and is found out in a moment.
-        if hang and all(now - link.heard < self._limits.silence_s / 3 for link in self._open):
+        if hang and all(now - link.heard < self.plan.limits.silence_s / 3 for link in self._open):
             self._blame(hang)
-        shutdown_s = self._limits.shutdown_s
+        shutdown_s = self.plan.limits.shutdown_s
         if self._all_well_since is not None and now - self._all_well_since > shutdown_s:
             for link in self._open:
                 fate = f"still runs {shutdown_s:.0f} s after another host ended"
@@ -415,31 +378,20 @@ class Attempt:
     def _blame(self, hang: Hang) -> None:
         """Every rank shows its stacks, then all is ended."""
         host = next(name for name, states in self._states.items() if hang.state in states)
-        self._say(f"rank {hang.state.rank} on {host} {hang.fate}; stacks of all ranks follow")
+        self.say(f"rank {hang.state.rank} on {host} {hang.fate}; stacks of all ranks follow")
         self._send(protocol.STACKS)
-        log = next(f"{link.plan.run_directory}/logs" for link in self._links if link.remote.name == host)
-        log += f"/{host}-rank{hang.state.rank}.log"
-        self._failures.append(
-            Failure(
-                host,
-                hang.state.rank,
-                hang.fate + hang.expected,
-                "",
-                log,
-                HANG_STATUS,
-                HANG,
-                at=time.monotonic(),
-            )
-        )
-        self._end_at = time.monotonic() + STACKS_S
+        rank, fate, now = hang.state.rank, hang.fate + hang.expected, time.monotonic()
+        log = f"{self.plan.run_directory}/logs/{host}-rank{rank}.log"
+        self._failures.append(Failure(host, rank, fate, "", log, HANG_STATUS, HANG, at=now))
+        self._end_at = now + STACKS_S
 
     def _pass_signals_on(self, now: float) -> None:
-        if self._inbox.received and not self._stop_sent:
+        if self.inbox.received and not self._stop_sent:
             self._stop_sent = True
-            self._say("stopping: ranks finish their step and save a checkpoint (Ctrl-C again ends at once)")
+            self.say("stopping: ranks finish their step and save a checkpoint (Ctrl-C again ends at once)")
             self._send(protocol.STOP)
-        if len(self._inbox.received) > 1 and self._end_sent_at is None:
-            self._say("ending at once")
+        if len(self.inbox.received) > 1 and self._end_sent_at is None:
+            self.say("ending at once")
             self._end_at = now
 
     def _end_when_due(self, now: float) -> None:
@@ -448,5 +400,5 @@ class Attempt:
             self._send(protocol.END)
         if self._end_sent_at is not None:
             for link in list(self._open):
-                if now - self._end_sent_at > link.plan.grace_s + END_S:
+                if now - self._end_sent_at > self.plan.grace_s + END_S:
                     self._lose(link, "did not end", LOST_STATUS)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from alphazero.base.records import from_output, to_json
 from alphazero.base.text import last_line
 from alphazero.base.text import table as aligned
 from alphazero.cluster.launch import probe as probes
-from alphazero.cluster.launch.probe import Probe, Question
+from alphazero.cluster.launch.probe import HostFault, Probe, Question
 from alphazero.cluster.launch.remote import (
     NO_CHECKOUT,
     NO_INTERPRETER,
@@ -22,7 +22,7 @@ from alphazero.cluster.launch.remote import (
 )
 from alphazero.cluster.plan import programs
 from alphazero.cluster.plan.launch_plan import HostPlan
-from alphazero.machine.environment import CHECKOUT
+from alphazero.machine.environment import CHECKOUT, NOT_INSTALLED
 from alphazero.machine.machine import names_loopback
 
 PROBE_TIMEOUT_S = 25.0
@@ -32,114 +32,79 @@ MAX_CLOCK_S = 2.0
 
 @dataclass(frozen=True)
 class Examined:
-    """A host with its answer (None: it gave none) and how far its clock is ahead of ours, in seconds."""
+    """A host with its answer (None: it gave none), how far its clock is ahead of ours, and what is wrong."""
 
     host: HostPlan
     probe: Probe | None
     clock_ahead_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class HostIssue:
-    """Something wrong on a host: an error keeps the job from starting, a warning does not."""
-
-    host: str
-    text: str
-    is_error: bool = True
+    faults: tuple[HostFault, ...] = ()
 
     @property
-    def line(self) -> str:
-        """As printed."""
-        return f"{self.host}: {self.text}"
-
-
-@dataclass(frozen=True)
-class HostComparison:
-    """What a round of probes found."""
-
-    examined: tuple[Examined, ...]
-    findings: tuple[HostIssue, ...]
+    def name(self) -> str:
+        """As messages call the host."""
+        return self.host.remote.name
 
     @property
-    def errors(self) -> tuple[HostIssue, ...]:
-        """What keeps the job from starting."""
-        return tuple(finding for finding in self.findings if finding.is_error)
-
-    def passed(self) -> tuple[Examined, ...]:
-        """The hosts without an error."""
-        failed = {finding.host for finding in self.errors}
-        return tuple(one for one in self.examined if one.probe and one.host.remote.name not in failed)
+    def is_fit(self) -> bool:
+        """True where nothing keeps the job from starting there."""
+        return not any(fault.is_failure for fault in self.faults)
 
 
-def examine(
-    hosts: Sequence[HostPlan], question: Question, python: str, checkout: Path = CHECKOUT
-) -> HostComparison:
+def examine(hosts: Sequence[HostPlan], question: Question) -> tuple[Examined, ...]:
     """Probe all hosts at once and compare; where the master is among them, it is the first one."""
-    asked = [host for host in hosts if host.remote.target]
-    questions = [replace(_asked(question, host is hosts[0]), checkout=str(checkout)) for host in asked]
-    inputs = [to_json(one) + "\n" for one in questions]
-    remotes = [host.remote for host in asked]
+    questions = [replace(question, is_master=question.is_master and host is hosts[0]) for host in hosts]
+    asked = [rank for rank, host in enumerate(hosts) if host.remote.target]
+    inputs = [to_json(replace(questions[rank], checkout=str(CHECKOUT))) + "\n" for rank in asked]
+    remotes = [hosts[rank].remote for rank in asked]
     began = time.time()
-    answers = run_everywhere(remotes, python, ["-m", programs.HOST_PROBE], inputs, PROBE_TIMEOUT_S, checkout)
+    answers = run_everywhere(remotes, ["-m", programs.HOST_PROBE], inputs, PROBE_TIMEOUT_S)
     ended = time.time()
     by_name = {answer.remote.name: answer for answer in answers}
-    examined, findings = [], []
-    for host in hosts:
-        answer = by_name.get(host.remote.name)
+    examined = []
+    for host, own_question in zip(hosts, questions, strict=True):
+        answer, ahead = by_name.get(host.remote.name), 0.0
+        faults: tuple[HostFault, ...] = ()
         if answer is None:  # this machine
-            own = probes.look(_asked(question, host is hosts[0]))
-            examined.append(Examined(_counted(host, own), own))
-            continue
-        probe = from_output(Probe, probes.MARK, answer.output) if answer.status == 0 else None
-        if probe is None:
-            findings.append(HostIssue(host.remote.name, explain(answer, python, checkout, PROBE_TIMEOUT_S)))
-            examined.append(Examined(host, None))
-            continue
-        # The host looked at its clock at some moment while we waited.
-        ahead = max(probe.clock_s - ended, 0.0) or min(probe.clock_s - began, 0.0)
-        examined.append(Examined(_counted(host, probe), probe, ahead))
-    return HostComparison(tuple(examined), (*findings, *compare(examined, question)))
+            probe: Probe | None = probes.look(own_question)
+        elif probe := from_output(Probe, probes.MARK, answer.output) if answer.status == 0 else None:
+            # The host looked at its clock at some moment while we waited.
+            ahead = max(probe.clock_s - ended, 0.0) or min(probe.clock_s - began, 0.0)
+        else:
+            faults = (HostFault(explain(answer, PROBE_TIMEOUT_S)),)
+        if probe and host.num_ranks is None:
+            host = replace(host, num_ranks=len(probe.visible) or 1)
+        examined.append(Examined(host, probe, ahead, faults))
+    return compare(examined, question)
 
 
-def _asked(question: Question, is_first: bool) -> Question:
-    """The question as one host gets it."""
-    return replace(question, is_master=question.is_master and is_first)
-
-
-def _counted(host: HostPlan, probe: Probe) -> HostPlan:
-    """The host with its number of ranks."""
-    return replace(host, num_ranks=len(probe.visible) or 1) if host.num_ranks is None else host
-
-
-def explain(answer: Answer, python: str, checkout: Path, timeout_s: float) -> str:
+def explain(answer: Answer, timeout_s: float) -> str:
     """Why a program gave no answer there, and what was expected."""
     if answer.status is None:
         return f"no answer within {timeout_s:.0f} s; expected a host that is up"
     if answer.status == NO_CHECKOUT:
-        return f"no checkout at {checkout}; expected the same path as on the head"
+        return f"no checkout at {CHECKOUT}; expected the same path as on the head"
     if answer.status == NO_INTERPRETER:
-        return f"no interpreter {python}; expected the same environment as on the head"
+        return f"no interpreter {sys.executable}; expected the same environment as on the head"
     if answer.status == SSH_FAILED and answer.remote.target:
         return explain_ssh(answer.errors)
     last = last_line(answer.errors) or "no output"
     return f"its probe ended with exit status {answer.status}: {last}; expected `make setup` there"
 
 
-def compare(examined: Sequence[Examined], question: Question) -> Iterator[HostIssue]:
-    """Everything wrong in the answers, host by host; versions are compared with the first that answered."""
-    present = [one for one in examined if one.probe is not None]
-    if not present:
-        return
-    reference = present[0]
+def compare(examined: Sequence[Examined], question: Question) -> tuple[Examined, ...]:
+    """The hosts with everything wrong in their answers; versions are those of the first that answered."""
     question = replace(question, device=job_device(examined, question.device))
-    for one in present:
-        checks = (_check_host, _check_devices, _check_health, _check_address, _check_interface, _check_data)
-        for check in checks:
-            yield from check(one, question)
-        if len(examined) > 1:
-            yield from _check_identity(one, present)
-            yield from _check_agreement(one, reference)
-            yield from _check_clock(one)
+    answers = [(one.name, one.probe) for one in examined if one.probe]
+
+    def faults_of(one: Examined) -> Iterator[HostFault]:
+        yield from one.faults
+        if one.probe is not None:
+            yield from _own_faults(one.host, one.probe, question)
+            yield from _address_faults(one.probe, question)
+            if len(examined) > 1:
+                yield from _faults_beside(one, one.probe, answers)
+
+    return tuple(replace(one, faults=tuple(faults_of(one))) for one in examined)
 
 
 def job_device(examined: Sequence[Examined], wanted: str) -> str:
@@ -149,129 +114,73 @@ def job_device(examined: Sequence[Examined], wanted: str) -> str:
     return "cuda" if any(one.probe and one.probe.visible for one in examined) else "cpu"
 
 
-def _error(one: Examined, text: str) -> HostIssue:
-    return HostIssue(one.host.remote.name, text)
-
-
-def _warning(one: Examined, text: str) -> HostIssue:
-    return HostIssue(one.host.remote.name, text, is_error=False)
-
-
-def _probe(one: Examined) -> Probe:
-    assert one.probe is not None
-    return one.probe
-
-
-def _check_host(one: Examined, question: Question) -> Iterator[HostIssue]:
-    probe = _probe(one)
+def _own_faults(host: HostPlan, probe: Probe, question: Question) -> Iterator[HostFault]:
     if probe.fault:
-        yield _error(one, probe.fault)
+        yield HostFault(probe.fault)
     if not probe.has_directory:
-        yield _error(one, f"no directory {question.directory}; expected the one the head was started in")
+        yield HostFault(f"no directory {question.directory}; expected the one the head was started in")
     for name, found in probe.versions.items():
-        if found == "not installed":
-            yield _error(one, f"{probe.python} has no {name}; expected `make setup` there")
-
-
-def _check_devices(one: Examined, question: Question) -> Iterator[HostIssue]:
-    probe, slots = _probe(one), max((one.host.num_ranks or 0, *(place + 1 for place in one.host.slots)))
-    if question.device == "cuda" and len(probe.visible) < slots and not probe.fault:
-        yield _error(
-            one, f"slots={slots}, but {len(probe.visible)} GPUs found; expected at most as many slots"
-        )
-
-
-def _check_health(one: Examined, question: Question) -> Iterator[HostIssue]:
-    probe, run = _probe(one), question.run_directory
+        if found == NOT_INSTALLED:
+            yield HostFault(f"{probe.python} has no {name}; expected `make setup` there")
+    slots, visible = max((host.num_ranks or 0, *(place + 1 for place in host.slots))), len(probe.visible)
+    if question.device == "cuda" and visible < slots and not probe.fault:
+        yield HostFault(f"slots={slots}, but {visible} GPUs found; expected at most as many slots")
     if not probe.run_writable:
-        yield _error(one, f"{run}: cannot be written; expected a directory for the run")
-    for fault in probe.health:
-        finding = _error if fault.is_failure else _warning
-        yield finding(one, fault.text)
-
-
-def _check_address(one: Examined, question: Question) -> Iterator[HostIssue]:
-    probe, name = _probe(one), question.master_addr
-    if name and not probe.master_addresses:
-        yield _error(one, f"master address {name} does not resolve; expected --master-addr ADDRESS that does")
-    for address in probe.master_addresses:
-        if names_loopback(address):
-            yield _error(
-                one,
-                f"master address {name} is {address} there, which other hosts cannot reach; "
-                "expected --master-addr with the master's address in the network (or /etc/hosts mended)",
-            )
-            break
-    if question.port_is_chosen and not probe.port_is_free:
-        port = question.master_port
-        yield _error(one, f"port {port} is in use; expected a free one: --master-port {probe.free_port}")
-
-
-def _check_interface(one: Examined, question: Question) -> Iterator[HostIssue]:
-    names = list(dict.fromkeys(name for name, _ in _probe(one).machine.addresses))
-    if question.interface and question.interface not in names:
-        yield _error(one, f"no network interface {question.interface}; expected one of {', '.join(names)}")
-
-
-def _check_data(one: Examined, question: Question) -> Iterator[HostIssue]:
+        yield HostFault(f"{question.run_directory}: cannot be written; expected a directory for the run")
+    yield from probe.health
     for path, wanted in question.data.items():
-        if (found := _probe(one).data.get(path, "")) != wanted:
-            state = f"is {found[:12]} there, {wanted[:12]} on the head" if found else "is not there"
-            yield _error(one, f"data {path} {state}; expected the same: --sync-data sends it")
+        if (digest := probe.data.get(path, "")) != wanted:
+            state = f"is {digest[:12]} there, {wanted[:12]} on the head" if digest else "is not there"
+            yield HostFault(f"data {path} {state}; expected the same: --sync-data sends it")
 
 
-def lacks_data(one: Examined, question: Question) -> bool:
-    """True for a host whose data differs from the head's."""
-    return one.probe is not None and any(one.probe.data.get(path) != it for path, it in question.data.items())
-
-
-def _check_identity(one: Examined, present: Sequence[Examined]) -> Iterator[HostIssue]:
-    """An error on the second of two names or addresses of one host."""
-    own = _probe(one).identity
-    twin = next(other for other in present if _probe(other).identity == own)
-    if own and twin is not one:
-        name = twin.host.remote.name
-        yield _error(one, f"is the same machine as {name}; expected each machine once, with all its slots")
-
-
-def _check_agreement(one: Examined, reference: Examined) -> Iterator[HostIssue]:
-    ours, theirs, other = _probe(one), _probe(reference), reference.host.remote.name
-    for name, wanted in theirs.versions.items():
-        found = ours.versions.get(name, "not installed")
-        if found not in (wanted, "not installed"):
-            yield _error(one, f"{name} {found}; expected {wanted} as on {other}")
-    if ours.commit != theirs.commit:
-        yield _error(one, f"alphazero commit {ours.commit}; expected {theirs.commit} as on {other}")
-
-
-def _check_clock(one: Examined) -> Iterator[HostIssue]:
-    if abs(one.clock_ahead_s) > MAX_CLOCK_S:
-        yield _warning(one, f"clock is {one.clock_ahead_s:+.1f} s off; expected within {MAX_CLOCK_S:.0f} s")
-
-
-def table(report: HostComparison) -> list[str]:
-    """The hosts in columns."""
-    rows = [("host", "slots", "GPUs", "cores", "torch", "deepspeed", "commit", "free", "shm", "verdict")]
-    failed = {finding.host for finding in report.errors}
-    warned = {finding.host for finding in report.findings}
-    for one in report.examined:
-        name, slots, probe = one.host.remote.name, str(one.host.num_ranks or "all"), one.probe
-        verdict = "FAILED" if name in failed else "warning" if name in warned else "ok"
-        if probe is None:
-            rows.append((name, slots, *("-",) * 7, verdict))
-            continue
-        rows.append(
-            (
-                name,
-                slots,
-                str(len(probe.visible)),
-                str(probe.machine.num_cores),
-                probe.versions["torch"],
-                probe.versions["deepspeed"],
-                probe.commit,
-                f"{probe.run_free_bytes / GIB:.0f} GiB",
-                f"{probe.shm_free_bytes / GIB:.0f} GiB",
-                verdict,
-            )
+def _address_faults(probe: Probe, question: Question) -> Iterator[HostFault]:
+    name = question.master_addr
+    if name and not probe.master_addresses:
+        yield HostFault(f"master address {name} does not resolve; expected --master-addr ADDRESS that does")
+    if address := next(filter(names_loopback, probe.master_addresses), ""):
+        yield HostFault(
+            f"master address {name} is {address} there, which other hosts cannot reach; "
+            "expected --master-addr with the master's address in the network (or /etc/hosts mended)"
         )
+    if question.port_is_chosen and not probe.port_is_free:
+        free = f"--master-port {probe.free_port}"
+        yield HostFault(f"port {question.master_port} is in use; expected a free one: {free}")
+    interfaces = list(dict.fromkeys(interface for interface, _ in probe.machine.addresses))
+    if question.interface and question.interface not in interfaces:
+        known = ", ".join(interfaces)
+        yield HostFault(f"no network interface {question.interface}; expected one of {known}")
+
+
+def _faults_beside(one: Examined, probe: Probe, answers: list[tuple[str, Probe]]) -> Iterator[HostFault]:
+    """What does not fit the other hosts; the second of two names or addresses of one host is at fault."""
+    twin = next(name for name, other in answers if other.identity == probe.identity)
+    if probe.identity and twin != one.name:
+        yield HostFault(f"is the same machine as {twin}; expected each machine once, with all its slots")
+    first, reference = answers[0]
+    for name, wanted in reference.versions.items():
+        found = probe.versions.get(name, NOT_INSTALLED)
+        if found not in (wanted, NOT_INSTALLED):
+            yield HostFault(f"{name} {found}; expected {wanted} as on {first}")
+    if probe.commit != reference.commit:
+        yield HostFault(f"alphazero commit {probe.commit}; expected {reference.commit} as on {first}")
+    if abs(one.clock_ahead_s) > MAX_CLOCK_S:
+        clock = f"clock is {one.clock_ahead_s:+.1f} s off; expected within {MAX_CLOCK_S:.0f} s"
+        yield HostFault(clock, is_failure=False)
+
+
+def table(examined: Sequence[Examined]) -> list[str]:
+    """The hosts in columns."""
+    rows: list[tuple[str, ...]] = [
+        ("host", "slots", "GPUs", "cores", "torch", "deepspeed", "commit", "free", "shm", "verdict")
+    ]
+    for one in examined:
+        cells: tuple[str, ...] = ("-",) * 7
+        if probe := one.probe:
+            free, shared = (f"{size / GIB:.0f} GiB" for size in (probe.run_free_bytes, probe.shm_free_bytes))
+            counts = str(len(probe.visible)), str(probe.machine.num_cores)
+            packages = probe.versions["torch"], probe.versions["deepspeed"]
+            cells = (*counts, *packages, probe.commit, free, shared)
+        verdict = "FAILED" if not one.is_fit else "warning" if one.faults else "ok"
+        rows.append((one.name, str(one.host.num_ranks or "all"), *cells, verdict))
     return aligned(rows)

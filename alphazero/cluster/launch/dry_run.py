@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from alphazero.base.log import program_line
@@ -27,20 +27,14 @@ from alphazero.cluster.plan.role import is_ip
 from alphazero.machine.machine import interface_towards
 
 
-def dry_run_lines(
-    plan: LaunchPlan,
-    environment: Mapping[str, str],
-    python: str,
-    trainer: Sequence[str],
-    arguments: Sequence[str],
-) -> Iterator[str]:
+def dry_run_lines(plan: LaunchPlan, trainer: Sequence[str], arguments: Sequence[str]) -> Iterator[str]:
     """Lines that a shell runs; those that begin with # are comments."""
     program = (*trainer, *arguments)
     if not plan.is_head:
-        yield from _lines_of_this_node(plan, environment, python, program)
+        yield from _lines_of_this_node(plan, program)
         return
     for rank in range(plan.num_nodes):
-        yield from _lines_of_host(plan, rank, python, program)
+        yield from _lines_of_host(plan, rank, program)
     # Weights and chosen slots need the hostfile on each of them: --hostfile FILE --node-rank auto.
     plain = all(host.num_ranks is not None and not host.slots for host in plan.hosts)
     if plain and not plan.has_weights and plan.role != SLURM:
@@ -49,9 +43,7 @@ def dry_run_lines(
             yield f"#   {line}   # on {host.remote.target or host.address}"
 
 
-def _lines_of_this_node(
-    plan: LaunchPlan, environment: Mapping[str, str], python: str, program: Sequence[str]
-) -> Iterator[str]:
+def _lines_of_this_node(plan: LaunchPlan, program: Sequence[str]) -> Iterator[str]:
     own = plan.own
     assert own.machine is not None
     if plan.num_nodes > 1 and not plan.interface:
@@ -60,27 +52,25 @@ def _lines_of_this_node(
             plan = plan.with_started([replace(own, interface=interface)])
         else:
             yield f"# interface: the one towards {plan.master_addr}, looked up at the start"
-    yield build_command(plan, plan.node_rank or 0, environment, python, program).shown()
+    yield build_command(plan, plan.node_rank or 0, os.environ, sys.executable, program).shown()
 
 
-def _lines_of_host(plan: LaunchPlan, rank: int, python: str, program: Sequence[str]) -> Iterator[str]:
+def _lines_of_host(plan: LaunchPlan, rank: int, program: Sequence[str]) -> Iterator[str]:
     """One host's transport, and what its agent starts there as far as it is known here."""
     host = plan.hosts[rank]
     count = "as many processes as GPUs" if host.num_ranks is None else f"{host.num_ranks} processes"
     yield f"# node {rank} of {plan.num_nodes}: {host.remote.target or host.address}, {count}"
-    yield Command(tuple(remote_argv(host.remote, python, ["-m", programs.NODE_AGENT]))).shown()
+    yield Command(tuple(remote_argv(host.remote, sys.executable, ["-m", programs.NODE_AGENT]))).shown()
     yield "# which starts there, with devices, threads and interface as that host has them:"
-    yield _command_there(plan, rank, python, program).shown()
+    yield _command_there(plan, rank, program).shown()
 
 
-def _command_there(plan: LaunchPlan, rank: int, python: str, program: Sequence[str]) -> Command:
+def _command_there(plan: LaunchPlan, rank: int, program: Sequence[str]) -> Command:
     own, device = plan.hosts[rank], "cpu" if plan.device == "cpu" else "cuda"
-    hosts = [replace(host, num_ranks=host.num_ranks or 1) for host in plan.hosts]
-    hosts[rank] = replace(hosts[rank], devices=tuple(map(str, own.slots or range(own.num_ranks or 1))))
-    command = bare_command(replace(plan, hosts=tuple(hosts), device=device), rank, python, program)
-    if own.num_ranks is None:  # torchrun's own word for it
-        words = (f"--nproc_per_node={'gpu' if device == 'cuda' else 1}", *command.argv[4:])
-        command = replace(command, argv=(*command.argv[:3], *words))
+    hosts = list(plan.hosts)
+    hosts[rank] = replace(own, devices=tuple(map(str, own.slots or range(own.num_ranks or 1))))
+    plan = replace(plan, hosts=tuple(hosts), device=device)
+    command = bare_command(plan, rank, sys.executable, program)
     variables = [weight_variable(own)] if plan.has_weights else []
     if plan.interface:
         variables += interface_variables(device, plan.interface, "--interface")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from alphazero.base.errors import ERRORS_BY_KIND
@@ -45,27 +45,16 @@ def program(plan: LaunchPlan, files: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-@dataclass
-class Listener:
-    """Collects the output of rank 0; that of the others is in their logs."""
-
-    texts: list[str] = field(default_factory=list)
-
-    def take(self, output: Output) -> None:
-        """One piece of output."""
-        if output.rank == 0:
-            self.texts.append(output.text)
-
-    def report(self) -> Mapping[str, Any] | None:
-        """The preflight's report, None where it gave none."""
-        text = "".join(self.texts)
-        for found in re.finditer(r"^\{$", text, re.MULTILINE):
-            try:
-                report = json.JSONDecoder().raw_decode(text, found.start())[0]
-            except ValueError:
-                continue
-            return report if report.get("format") == "alphazero-preflight" else None
-        return None
+def find_report(outputs: Iterable[Output]) -> Mapping[str, Any] | None:
+    """The preflight's report in what rank 0 has printed, None where it gave none."""
+    text = "".join(output.text for output in outputs if output.rank == 0)
+    for found in re.finditer(r"^\{$", text, re.MULTILINE):
+        try:
+            report = json.JSONDecoder().raw_decode(text, found.start())[0]
+        except ValueError:
+            continue
+        return report if report.get("format") == "alphazero-preflight" else None
+    return None
 
 
 def judge(report: Mapping[str, Any] | None, outcome: StartOutcome, plan: LaunchPlan) -> PreflightVerdict:
@@ -75,10 +64,9 @@ def judge(report: Mapping[str, Any] | None, outcome: StartOutcome, plan: LaunchP
         return _without_report(outcome, host_of)
     findings = [finding_from_json(table) for table in report["findings"]]
     faults = [finding for finding in findings if finding.severity == Severity.FAIL]
+    warnings = [finding for finding in findings if finding.severity == Severity.WARN]
     lines = [f"error: preflight: {finding.line()}" for finding in faults]
-    lines += [
-        f"warning: preflight: {finding.line()}" for finding in findings if finding.severity == Severity.WARN
-    ]
+    lines += [f"warning: preflight: {finding.line()}" for finding in warnings]
     if faults:
         culprits = frozenset(filter(None, (_host(finding, host_of) for finding in faults)))
         return PreflightVerdict(tuple(lines), FAILED, culprits)
@@ -115,5 +103,6 @@ def _without_report(outcome: StartOutcome, host_of: Sequence[str]) -> PreflightV
         return PreflightVerdict((f"error: preflight: {failure.cause}",), status, culprits)
     # A rank that reports what it found, such as a closed network, blames no host.
     found = failure.rank is not None and failure.kind in ERRORS_BY_KIND
-    culprits = outcome.lost or (frozenset() if found else frozenset({failure.host}))
+    blamed: set[str] = set() if found else {failure.host}
+    culprits = frozenset(outcome.lost or blamed)
     return PreflightVerdict((f"error: preflight: {failure.line}",), status, culprits)

@@ -6,6 +6,7 @@ torch is not imported: its version is read from its metadata, so that a probe ta
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
@@ -61,11 +62,11 @@ class Question:
 
 
 @dataclass(frozen=True)
-class HealthFault:
-    """What `alphazero health` finds wrong there: a failure, or a GPU's warning."""
+class HostFault:
+    """Something wrong on a host: a failure keeps the job from starting, a warning does not."""
 
     text: str
-    is_failure: bool
+    is_failure: bool = True
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Probe:
     port_is_free: bool
     free_port: int
     data: dict[str, str]
-    health: tuple[HealthFault, ...] = ()
+    health: tuple[HostFault, ...] = ()
     fault: str = ""
     identity: str = ""
 
@@ -113,7 +114,9 @@ def look(question: Question) -> Probe:
     has_directory = Path(question.directory).is_dir()
     if has_directory:
         os.chdir(question.directory)  # paths of stores and of the run may be relative to it
-    run = nearest_existing(Path(question.run_directory))
+    run, interface = nearest_existing(Path(question.run_directory)), ""
+    with contextlib.suppress(AlphaZeroError, OSError):  # a name that does not resolve is reported below
+        interface = interface_towards(question.master_addr, machine.addresses) if question.master_addr else ""
     return Probe(
         machine=machine,
         python=sys.executable,
@@ -126,7 +129,7 @@ def look(question: Question) -> Probe:
         visible=visible,
         clock_s=time.time(),
         master_addresses=addresses_of(question.master_addr) if question.master_addr else (),
-        interface=_interface(question.master_addr, machine),
+        interface=interface,
         port_is_free=not question.is_master or port_is_free(question.master_port),
         free_port=find_free_port(),
         data={path: data_digest(Path(path)) for path in question.data},
@@ -136,15 +139,14 @@ def look(question: Question) -> Probe:
     )
 
 
-def _health(question: Question, run: Path) -> tuple[HealthFault, ...]:
+def _health(question: Question, run: Path) -> tuple[HostFault, ...]:
     """Failures, and warnings of GPUs: those of the host itself are left to `alphazero health`."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
-        report = check_this_host(load_thresholds(None), run, question.device, visible)
+        report = check_this_host(load_thresholds(), run, question.device)
     except AlphaZeroError as error:
-        return (HealthFault(str(error), is_failure=True),)
+        return (HostFault(str(error)),)
     return tuple(
-        HealthFault(finding.line(), finding.severity >= Severity.FAIL)
+        HostFault(finding.line(), finding.severity >= Severity.FAIL)
         for finding in report.faults()
         if finding.device or finding.severity >= Severity.FAIL
     )
@@ -155,15 +157,6 @@ def _free_bytes(path: Path) -> int:
         return shutil.disk_usage(path).free
     except OSError:
         return -1
-
-
-def _interface(master_addr: str, machine: Machine) -> str:
-    if not master_addr:
-        return ""
-    try:
-        return interface_towards(master_addr, machine.addresses)
-    except (AlphaZeroError, OSError):
-        return ""
 
 
 def main() -> int:

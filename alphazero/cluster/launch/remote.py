@@ -12,6 +12,7 @@ import selectors
 import shlex
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -105,24 +106,26 @@ def remote_argv(
     return ssh_argv(remote.target, command, remote.ssh)
 
 
+def start_there(
+    remote: Remote, arguments: Sequence[str], stderr: int = subprocess.PIPE
+) -> subprocess.Popen[bytes]:
+    """Our own interpreter there with pipes, in a session of its own: a Ctrl-C reaches the head alone."""
+    return subprocess.Popen(
+        remote_argv(remote, sys.executable, arguments),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        start_new_session=True,
+    )
+
+
 def run_everywhere(
-    remotes: Sequence[Remote],
-    python: str,
-    arguments: Sequence[str],
-    inputs: Sequence[str],
-    timeout_s: float,
-    checkout: Path = CHECKOUT,
+    remotes: Sequence[Remote], arguments: Sequence[str], inputs: Sequence[str], timeout_s: float
 ) -> list[Answer]:
     """Run a program on all hosts at once, each with its input; answers in the hosts' order."""
 
     def ask(remote: Remote, text: str) -> Answer:
-        process = subprocess.Popen(
-            remote_argv(remote, python, arguments, checkout),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        process = start_there(remote, arguments)
         try:
             output, errors = _converse(process, text.encode(), timeout_s)
             return Answer(remote, process.returncode, output, errors)
@@ -143,6 +146,8 @@ def _converse(process: subprocess.Popen[bytes], text: bytes, timeout_s: float) -
     assert process.stdout is not None
     assert process.stderr is not None
     deadline = time.monotonic() + timeout_s
+    outbox = protocol.Outbox(process.stdin.fileno())
+    outbox.put(text)
     taken = {process.stdout.fileno(): Tail(), process.stderr.fileno(): Tail()}
     with selectors.DefaultSelector() as selector:
         for pipe in (process.stdin, process.stdout, process.stderr):
@@ -154,9 +159,7 @@ def _converse(process: subprocess.Popen[bytes], text: bytes, timeout_s: float) -
                 raise subprocess.TimeoutExpired(process.args, timeout_s)
             for key, _ in ready:
                 if key.fileobj is process.stdin:
-                    with contextlib.suppress(BlockingIOError):
-                        text = _written(key.fd, text)
-                    is_over = not text
+                    is_over = outbox.flush()
                 else:
                     data = os.read(key.fd, CHUNK_BYTES)
                     taken[key.fd].add(data)
@@ -167,14 +170,6 @@ def _converse(process: subprocess.Popen[bytes], text: bytes, timeout_s: float) -
                         process.stdin.close()
     process.wait(max(0.0, deadline - time.monotonic()))
     return taken[process.stdout.fileno()].text(), taken[process.stderr.fileno()].text()
-
-
-def _written(descriptor: int, text: bytes) -> bytes:
-    """What is left to write; nothing where the other side reads no more."""
-    try:
-        return text[os.write(descriptor, text[:CHUNK_BYTES]) :]
-    except BrokenPipeError:
-        return b""
 
 
 class Tail:
@@ -223,9 +218,8 @@ def explain_ssh(errors: str) -> str:
 class AgentLink:
     """The agent of one host: started at once, its messages read without blocking, wishes sent to it."""
 
-    def __init__(self, plan: LaunchPlan, node_rank: int, python: str, checkout: Path = CHECKOUT) -> None:
+    def __init__(self, plan: LaunchPlan, node_rank: int) -> None:
         self.plan = plan
-        self.node_rank = node_rank
         self.remote = plan.hosts[node_rank].remote
         self.heard = time.monotonic()
         self.has_answered = False
@@ -233,13 +227,7 @@ class AgentLink:
         self.errors = ""  # what ssh, a login script or the agent printed on stderr
         self._received = b""
         self._sending = threading.Lock()  # beats come from a separate thread
-        self.process = subprocess.Popen(
-            remote_argv(self.remote, python, ["-m", programs.NODE_AGENT], checkout),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # a Ctrl-C reaches the head alone
-        )
+        self.process = start_there(self.remote, ["-m", programs.NODE_AGENT])
         for descriptor in self.descriptors:
             os.set_blocking(descriptor, False)
         assert self.process.stdin is not None

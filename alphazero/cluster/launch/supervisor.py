@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import sys
@@ -14,13 +15,13 @@ from pathlib import Path
 from alphazero.base.errors import LaunchError, PortInUseError
 from alphazero.base.text import counted
 from alphazero.cluster.agent.processes import SignalInbox
+from alphazero.cluster.agent.protocol import Output
 from alphazero.cluster.launch import preflight_verdict
-from alphazero.cluster.launch.attempt import Attempt, Say, StartOutcome
-from alphazero.cluster.launch.compare import Examined, HostComparison, examine, job_device, lacks_data, table
-from alphazero.cluster.launch.dry_run import banner
+from alphazero.cluster.launch.attempt import Attempt, StartOutcome
+from alphazero.cluster.launch.compare import Examined, examine, job_device, table
+from alphazero.cluster.launch.dry_run import Say, banner
 from alphazero.cluster.launch.preflight_verdict import PreflightVerdict
 from alphazero.cluster.launch.probe import Question
-from alphazero.cluster.launch.remote import AgentLink
 from alphazero.cluster.launch.sync_data import data_digest, send
 from alphazero.cluster.plan.commands import RANK_VARIABLES, build_command
 from alphazero.cluster.plan.launch_plan import Command, HostPlan, LaunchPlan, Variable
@@ -74,10 +75,8 @@ class Supervision:
 class Supervisor:
     """Runs a job to its end, over as many starts as are allowed."""
 
-    def __init__(self, job: Supervision, python: str, environment: Mapping[str, str], say: Say) -> None:
+    def __init__(self, job: Supervision, say: Say) -> None:
         self._job = job
-        self._python = python
-        self._environment = environment
         self._say = say
         self._inbox = SignalInbox()
         self._asked: list[signal.Signals] = []  # what agents got, of a batch system
@@ -108,7 +107,7 @@ class Supervisor:
                         continue  # nothing had begun: this is no restart
                     self._say(f"error: {outcome.failure.line}")
                     status = outcome.failure.status
-                    if not self._may_restart(outcome):
+                    if not self._may_restart(outcome, status):
                         return status
                 if num_restarts == self._job.plan.max_restarts or (
                     isinstance(ready, int) and num_restarts == 0
@@ -124,18 +123,16 @@ class Supervisor:
         return self._inbox.received + self._asked
 
     def _last_word(self, outcome: StartOutcome) -> int:
-        if not self._signals and outcome.stopped:
+        if not self._signals:
+            if not outcome.stopped:
+                return 0
             self._say("the job was stopped by a signal to another node or to one of its ranks")
             return 128 + int(outcome.stopped)
-        if not self._signals:
-            return 0
         if not self._inbox.received:
             self._say(f"the job was ended by {self._asked[0].name} to its processes")
-        if outcome.failure is not None and outcome.begun:
-            self._say(f"the job did not end well: {outcome.failure.line}")
-        elif outcome.failure is not None:
-            self._say("stopped before the ranks had begun")
         if outcome.failure is not None:
+            bad_end = f"the job did not end well: {outcome.failure.line}"
+            self._say(bad_end if outcome.begun else "stopped before the ranks had begun")
             is_left = outcome.newest_checkpoint >= 0
             self._say("the newest complete checkpoint remains" if is_left else "no checkpoint was saved")
         return 128 + int(self._signals[0])
@@ -152,7 +149,7 @@ class Supervisor:
         self._say(f"{failure.host}: {failure.cause or failure.fate}: starting with another one")
         return True
 
-    def _may_restart(self, outcome: StartOutcome) -> bool:
+    def _may_restart(self, outcome: StartOutcome, status: int) -> bool:
         self._idle_starts = 0 if outcome.advanced or outcome.saved else self._idle_starts + 1
         self._vain = 0 if self._idle_starts == 0 else self._vain + 1
         if outcome.saved:
@@ -161,7 +158,7 @@ class Supervisor:
             self._run = replace(self._run, arguments=tuple(without(self._run.arguments, RESUME)))
         if self._job.plan.max_restarts == 0:
             return False
-        if outcome.status == MISTAKE and not outcome.advanced:
+        if status == MISTAKE and not outcome.advanced:
             return False
         if self._idle_starts >= 2:
             self._say("not starting again: no step advanced between two restarts")
@@ -217,14 +214,14 @@ class Supervisor:
         """All ranks together for a moment, started as the job will be; None where its port was taken."""
         run = self._run = self._run or self._job.choose_run(ready.device)
         limits = replace(preflight_verdict.LIMITS, silence_s=ready.limits.silence_s)
-        plan = replace(ready, launcher="torchrun", limits=limits)
-        plan = self._new_start(plan, str(Path(run.directory, preflight_verdict.LOG_DIRECTORY)))
+        directory = str(Path(run.directory, preflight_verdict.LOG_DIRECTORY))
+        plan = replace(ready, launcher="torchrun", limits=limits, run_directory=directory)
         plan = self._with_commands(plan, preflight_verdict.program(plan, self._job.compared))
-        listener = preflight_verdict.Listener()
-        outcome = self._attempt(plan, listener)
+        outputs: list[Output] = []
+        outcome = self._attempt(plan, outputs.append)
         if self._takes_another_port(outcome, is_restart):
             return None
-        return preflight_verdict.judge(listener.report(), outcome, plan)
+        return preflight_verdict.judge(preflight_verdict.find_report(outputs), outcome, plan)
 
     def _prepare(self, is_restart: bool, without: frozenset[str] = frozenset()) -> LaunchPlan | None:
         """Compare the hosts but those of `without`; the plan of a start, or None where too few are fit."""
@@ -245,10 +242,10 @@ class Supervisor:
                 interface=plan.interface,
                 data={path: data_digest(Path(path)) for path in job.data} if len(plan.started) > 1 else {},
             )
-            report = examine(hosts, question, self._python)
-            if job.sync_data and self._send_data(report, question):
-                report = examine(hosts, question, self._python)
-            fit = self._judge(report, is_restart)
+            examined = examine(hosts, question)
+            if job.sync_data and self._send_data(examined, question):
+                examined = examine(hosts, question)
+            fit = self._judge(examined, is_restart)
             if fit is None:
                 return None
             if len(fit) == len(hosts):
@@ -271,35 +268,34 @@ class Supervisor:
             master_port=first.free_port if is_fresh and not plan.is_by_hand else plan.master_port,
         )
 
-    def _send_data(self, report: HostComparison, question: Question) -> bool:
+    def _send_data(self, examined: Sequence[Examined], question: Question) -> bool:
         """Send data to hosts that lack it; True if any did."""
-        lacking = [one.host.remote for one in report.examined if lacks_data(one, question)]
+        lacking = [one.host.remote for one in examined if one.probe and one.probe.data != question.data]
         for remote in lacking:
             try:
-                size = send([Path(path) for path in question.data], remote, self._python)
+                size = send([Path(path) for path in question.data], remote)
             except LaunchError as error:
                 self._say(f"error: {error}")
             else:
                 self._say(f"{remote.name}: sent {size / (1 << 20):.1f} MiB of data")
         return bool(lacking)
 
-    def _judge(self, report: HostComparison, is_restart: bool) -> tuple[Examined, ...] | None:
+    def _judge(self, examined: Sequence[Examined], is_restart: bool) -> list[Examined] | None:
         """The hosts to use, None where they are too few; prints what was found."""
         job, num_hosts = self._job, len(self._job.plan.started)
-        if len(report.examined) > 1 and not is_restart:
-            for line in table(report):
+        if len(examined) > 1 and not is_restart:
+            for line in table(examined):
                 self._say(line)
-        for finding in report.findings:
-            self._say(f"{'error' if finding.is_error else 'warning'}: {finding.line}")
-        fit = report.passed()
-        if job.unfit_hosts_stay:
-            fit = tuple(one for one in report.examined if one.probe is not None)
+        for one in examined:
+            for fault in one.faults:
+                self._say(f"{'error' if fault.is_failure else 'warning'}: {one.name}: {fault.text}")
+        fit = [one for one in examined if one.is_fit or (job.unfit_hosts_stay and one.probe)]
         needed = job.plan.min_nodes or num_hosts
         if len(fit) < needed:
             self._say(f"error: {len(fit)} of {num_hosts} hosts can start; expected {needed}: nothing started")
             return None
-        if len(fit) < len(report.examined):
-            left_out = [one.host.remote.name for one in report.examined if one not in fit]
+        if len(fit) < len(examined):
+            left_out = [one.name for one in examined if one not in fit]
             self._say_who_is_left_out(len(fit), left_out)
         return fit
 
@@ -311,7 +307,7 @@ class Supervisor:
         # Chosen once: retries of a fresh start resume its run.
         run = self._run = self._run or self._job.choose_run(ready.device)
         columns = shutil.get_terminal_size().columns if sys.stderr.isatty() else 0
-        plan = self._new_start(replace(ready, columns=columns), run.directory)
+        plan = replace(ready, columns=columns, run_directory=run.directory)
         plan = self._with_commands(plan, (*self._job.trainer, *run.arguments), is_job=True)
         if plan.is_head:
             on = counted(plan.num_nodes, "host")
@@ -321,12 +317,10 @@ class Supervisor:
         self.has_saved = self.has_saved or outcome.saved
         return outcome
 
-    def _attempt(self, plan: LaunchPlan, listener: preflight_verdict.Listener | None = None) -> StartOutcome:
+    def _attempt(self, plan: LaunchPlan, take: Callable[[Output], None] | None = None) -> StartOutcome:
         """Start the agents and see their part to its end."""
-        links = [AgentLink(plan, rank, self._python) for rank in plan.started]
-        take = listener.take if listener else None
-        shows_start = listener is None and not self._job.quiet
-        outcome = Attempt(links, self._inbox, plan.limits, self._say, take, shows_start).run()
+        shows_start = take is None and not self._job.quiet
+        outcome = Attempt(plan, self._inbox, self._say, take, shows_start).run()
         self._asked += outcome.asked
         return outcome
 
@@ -335,29 +329,26 @@ class Supervisor:
         """Where the run lives, once it is known."""
         return Path(self._run.directory) if self._run else None
 
-    @staticmethod
-    def _new_start(plan: LaunchPlan, run_directory: str) -> LaunchPlan:
-        return replace(plan, token=uuid.uuid4().hex, run_directory=run_directory)
-
     def _with_commands(self, plan: LaunchPlan, program: Sequence[str], is_job: bool = False) -> LaunchPlan:
-        """The plan with what each host's agent starts: the trainer, or the preflight."""
+        """The plan of a start with what each host's agent starts: the trainer, or the preflight."""
         of_start = [Variable(ONE_HEAD_VARIABLE, "1", "one head shows all output")] if plan.is_head else []
         if self._has_started:
             of_start.append(Variable(RESTART_VARIABLE, "1", "a restart"))
         hosts = []
         for rank, host in plan.started.items():
-            environment: Mapping[str, str] = self._environment
+            environment: Mapping[str, str] = os.environ
             passed_on: list[Variable] = []
             if host.remote.target:
-                environment = passed_on_variables(self._environment)
+                given = os.environ.items()
+                environment = {name: value for name, value in given if name.startswith(PASSED_ON)}
                 passed_on = [Variable(name, value, "from the head") for name, value in environment.items()]
-            command = build_command(plan, rank, environment, self._python, program)
+            command = build_command(plan, rank, environment, sys.executable, program)
             if is_job and not (plan.is_head or self._job.quiet):
                 for line in banner(plan, command):
                     self._say(line)
             command = Command(command.argv, (*passed_on, *command.variables, *of_start), RANK_VARIABLES)
             hosts.append(replace(host, command=command))
-        return plan.with_started(hosts)
+        return replace(plan.with_started(hosts), token=uuid.uuid4().hex)
 
 
 def _names(plan: LaunchPlan) -> frozenset[str]:
@@ -371,8 +362,3 @@ def _completed_host(one: Examined, plan: LaunchPlan, device: str) -> HostPlan:
         interface = interface_towards(plan.master_addr, machine.addresses)
     devices = devices_of(one.host, one.probe.visible) if device == "cuda" else ()
     return replace(one.host, machine=machine, interface=interface, devices=devices)
-
-
-def passed_on_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """What ranks on other hosts get of the head's environment."""
-    return {name: value for name, value in environment.items() if name.startswith(PASSED_ON)}

@@ -23,10 +23,9 @@ from typing import IO
 from alphazero.base.errors import AlphaZeroError, LaunchError
 from alphazero.base.files import CHUNK_BYTES, replacing, sha256_of
 from alphazero.base.text import last_line
-from alphazero.cluster.launch.remote import Tail, kill_group, remote_argv, run_everywhere
+from alphazero.cluster.launch.remote import Tail, kill_group, run_everywhere, start_there
 from alphazero.cluster.plan import programs
 from alphazero.cluster.plan.launch_plan import Remote
-from alphazero.machine.environment import CHECKOUT
 
 MARK = "alphazero-sync "
 MANIFEST = "manifest.json"
@@ -70,37 +69,34 @@ def describe(paths: Sequence[Path]) -> list[FileEntry]:
     return [FileEntry(str(file), file.stat().st_size, sha256_of(file)) for file in files]
 
 
-def send(paths: Sequence[Path], remote: Remote, python: str, checkout: Path = CHECKOUT) -> int:
+def send(paths: Sequence[Path], remote: Remote) -> int:
     """Send what `remote` lacks of the data at paths; the bytes that were sent.
 
     Raises LaunchError naming the host where it cannot take it.
     """
     entries = describe(paths)
-    question = json.dumps([asdict(entry) for entry in entries]) + "\n"
-    (answer,) = run_everywhere(
-        [remote], python, ["-m", programs.DATA_RECEIVER, "lacks"], [question], QUERY_TIMEOUT_S, checkout
-    )
+    program = ["-m", programs.DATA_RECEIVER, "lacks"]
+    (answer,) = run_everywhere([remote], program, [_listed(entries)], QUERY_TIMEOUT_S)
     lacking = set(_marked(answer.output, f"{remote.name}: {_last(answer.errors)}"))
     wanted = [entry for entry in entries if entry.path in lacking]
     if wanted:
-        _stream(wanted, remote, python, checkout)
+        _stream(wanted, remote)
     return sum(entry.size_bytes for entry in wanted)
 
 
-def _stream(entries: Sequence[FileEntry], remote: Remote, python: str, checkout: Path) -> None:
-    process = subprocess.Popen(
-        remote_argv(remote, python, ["-m", programs.DATA_RECEIVER, "receive"], checkout),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+def _listed(entries: Sequence[FileEntry]) -> str:
+    """As `main` reads them."""
+    return json.dumps([asdict(entry) for entry in entries]) + "\n"
+
+
+def _stream(entries: Sequence[FileEntry], remote: Remote) -> None:
+    process = start_there(remote, ["-m", programs.DATA_RECEIVER, "receive"], subprocess.STDOUT)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
         # The other side closes when it cannot continue: its output has the reason.
         with contextlib.suppress(BrokenPipeError), process.stdin as stream:
-            stream.write((json.dumps([asdict(entry) for entry in entries]) + "\n").encode())
+            stream.write(_listed(entries).encode())
             write_archive(entries, stream)
         tail = Tail()
         while data := os.read(process.stdout.fileno(), CHUNK_BYTES):

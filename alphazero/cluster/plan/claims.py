@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from alphazero.base.errors import LaunchError
 from alphazero.base.section import flag_of
 from alphazero.cluster.plan.hostfile import ChosenHost, Host, choose_hosts, parse_hostfile, read_hostfile
 from alphazero.cluster.plan.launch_plan import Limits
-from alphazero.cluster.plan.outer import OuterLauncher, SlurmJob, read_outer, read_slurm
+from alphazero.cluster.plan.outer import OuterLauncher, SettingClaim, SlurmJob, read_outer, read_slurm
 from alphazero.machine.machine import Machine
 from alphazero.settings.cluster import ClusterConfig, ClusterFile
 
@@ -27,14 +27,6 @@ class LaunchRequest(ClusterConfig):
 
     device: str = "auto"
     node_rank: int | str | None = None
-
-
-@dataclass(frozen=True)
-class SettingClaim(Generic[T]):
-    """A value and its source as people should read it: `--nodes 3`, `SLURM_NNODES=2`; "" for a default."""
-
-    value: T
-    text: str
 
 
 @dataclass(frozen=True)
@@ -79,11 +71,11 @@ def read_sources(
     """
     outer = read_outer(environment)
     # mpirun runs inside an allocation and numbers its own processes, whatever started its daemons.
-    slurm = None if outer.by_mpi and "SLURM_STEP_ID" not in environment else read_slurm(environment)
-    if outer.by_mpi and outer.size_variable != "PMI_SIZE":
+    slurm = None if outer.mpi_variable and "SLURM_STEP_ID" not in environment else read_slurm(environment)
+    if outer.mpi_variable not in ("", "PMI_SIZE"):
         slurm = None
     if slurm is not None and slurm.in_step:
-        outer = OuterLauncher(master_addr=outer.master_addr, addr_variable=outer.addr_variable)
+        outer = OuterLauncher(master_addr=outer.master_addr)
     hosts, origin = _read_hosts(request, file)
     include, exclude = request.include, request.exclude
     if include is None and exclude is None:

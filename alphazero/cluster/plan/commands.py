@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 
-from alphazero.base.errors import LaunchError
+from alphazero.base.section import flag_of
 from alphazero.cluster.plan.claims import LaunchRequest
 from alphazero.cluster.plan.launch_plan import Command, HostPlan, LaunchPlan, Variable
 from alphazero.cluster.plan.programs import TORCHRUN
@@ -55,24 +55,22 @@ def build_command(
     program: the trainer and its arguments: a script's path or --module NAME, and what follows it.
     """
     command = bare_command(plan, node_rank, python, program)
-    variables = (*choose_environment(plan, node_rank, environment), *command.variables)
+    variables = choose_environment(plan, node_rank, environment)
     removed = tuple(name for name in RANK_VARIABLES if name in environment)
     return replace(command, variables=variables, removed=removed)
 
 
 def bare_command(plan: LaunchPlan, node_rank: int, python: str, program: Sequence[str]) -> Command:
     """The launcher's command without the environment that the host chooses."""
-    if plan.launcher != "deepspeed":
-        return _torchrun_command(plan, node_rank, python, program)
-    if plan.num_nodes > 1:
-        return _deepspeed_node_command(plan, node_rank, python, program)
-    return _deepspeed_command(plan, python, program)
+    build = _deepspeed_command if plan.launcher == "deepspeed" else _torchrun_command
+    return build(plan, node_rank, python, program)
 
 
 def _torchrun_command(plan: LaunchPlan, node_rank: int, python: str, program: Sequence[str]) -> Command:
     """torchrun with static rendezvous: node ranks are the ones given, not the order of arrival."""
+    count_there = "gpu" if plan.device == "cuda" else 1  # torchrun's own word
     options: tuple[str, ...] = (
-        f"--nproc_per_node={plan.hosts[node_rank].num_ranks}",
+        f"--nproc_per_node={plan.hosts[node_rank].num_ranks or count_there}",
         f"--nnodes={plan.num_nodes}",
         f"--node_rank={node_rank}",
         f"--master_addr={plan.master_addr}",
@@ -86,35 +84,15 @@ def _torchrun_command(plan: LaunchPlan, node_rank: int, python: str, program: Se
     return Command((python, "-m", TORCHRUN, *options, *program))
 
 
-def _deepspeed_command(plan: LaunchPlan, python: str, program: Sequence[str]) -> Command:
-    """DeepSpeed's own launcher on this machine alone.
+def _deepspeed_command(plan: LaunchPlan, node_rank: int, python: str, program: Sequence[str]) -> Command:
+    """DeepSpeed's launcher of one node, started on each host by us.
 
-    It ignores CUDA_VISIBLE_DEVICES beside --num_gpus and turns it into --include otherwise, which takes
-    indices only. /dev/null as hostfile: it reads a hostfile by ssh to its first host, even to localhost.
-    """
-    options = ["--hostfile=/dev/null", f"--master_port={plan.master_port}"]
-    variables: tuple[Variable, ...] = ()
-    (host,) = plan.hosts
-    if plan.device == "cuda":
-        for entry in host.devices:
-            if not entry.isdecimal():
-                raise LaunchError(
-                    f"--launcher deepspeed: takes device indices, not {entry}; expected --launcher torchrun"
-                )
-        reason = "the devices of this job"
-        variables = (Variable("CUDA_VISIBLE_DEVICES", ",".join(host.devices), reason),)
-    else:
-        options.append(f"--num_gpus={host.num_ranks}")
-    return Command((python, "-m", "deepspeed.launcher.runner", *options, *program), variables)
-
-
-def _deepspeed_node_command(plan: LaunchPlan, node_rank: int, python: str, program: Sequence[str]) -> Command:
-    """DeepSpeed's launcher of one node among several, started on each host by us.
-
-    Its runner would start them too, but ends a job with `pkill -f`, which hits others' jobs on the hosts.
+    Its runner only forwards to this one on one machine; on several it ends a job with `pkill -f`, which hits
+    others' jobs on the hosts.
     """
     # It writes the entries of this node into CUDA_VISIBLE_DEVICES and counts those of the others.
-    world = {f"node{rank}": [str(slot) for slot in range(count)] for rank, count in enumerate(plan.ranks)}
+    counts = [host.num_ranks or 1 for host in plan.hosts]
+    world = {f"node{rank}": [str(slot) for slot in range(count)] for rank, count in enumerate(counts)}
     if plan.device == "cuda":
         world[f"node{node_rank}"] = list(plan.hosts[node_rank].devices)
     options = (
@@ -190,21 +168,19 @@ def other_node_commands(
     for entry in fields(request):
         value = getattr(request, entry.name)
         if entry.name not in NOT_OF_OTHER_NODES and value != entry.default:
-            text = f"{value:g}" if isinstance(value, float) else str(value)
-            kept += [f"--{entry.name.replace('_', '-')}", text]
-    lines = []
-    for rank in range(1, num_nodes):
-        place = ["--node-rank", str(rank), "--master-addr", master_addr, "--master-port", str(master_port)]
-        lines.append(shlex.join(["./launch_distributed_training.sh", *kept, *place, *arguments]))
-    return tuple(lines)
+            kept += [flag_of(entry.name), f"{value:g}" if isinstance(value, float) else str(value)]
+    return tuple(_typed(kept, rank, master_addr, master_port, arguments) for rank in range(1, num_nodes))
 
 
 def hand_commands(plan: LaunchPlan, arguments: Sequence[str]) -> tuple[tuple[HostPlan, str], ...]:
     """What a person types on each host; the first one's address is the master's."""
     lines = []
     for rank, host in enumerate(plan.hosts):
-        words = ["./launch_distributed_training.sh", "--gpus", str(host.num_ranks)]
-        words += ["--nodes", str(plan.num_nodes), "--node-rank", str(rank)]
-        words += ["--master-addr", plan.hosts[0].address, "--master-port", str(plan.master_port)]
-        lines.append((host, shlex.join([*words, *arguments])))
+        kept = ["--gpus", str(host.num_ranks), "--nodes", str(plan.num_nodes)]
+        lines.append((host, _typed(kept, rank, plan.hosts[0].address, plan.master_port, arguments)))
     return tuple(lines)
+
+
+def _typed(flags: list[str], rank: int, master_addr: str, master_port: int, arguments: Sequence[str]) -> str:
+    place = ["--node-rank", str(rank), "--master-addr", master_addr, "--master-port", str(master_port)]
+    return shlex.join(["./launch_distributed_training.sh", *flags, *place, *arguments])

@@ -23,8 +23,8 @@ USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 # RFC 1123 labels; underscores occur in machine-made names. Never a leading '-', which ssh would read as
 # an option.
 HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*")
-SLOTS = re.compile(r"slots=([1-9][0-9]{0,5})")
-WEIGHT = re.compile(r"weight=([0-9]{1,6}(?:\.[0-9]{1,6})?)")
+LINE = re.compile(r"(\S+)\s+slots=([1-9][0-9]{0,5})(?:\s+weight=(\S*))?")
+WEIGHT = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
 
 
 @dataclass(frozen=True)
@@ -93,39 +93,35 @@ def parse_hostfile(text: str, source: str) -> tuple[Host, ...]:
 
 
 def _parse_line(line: str, where: str, number: int) -> Host:
-    words = line.split()
-    slots = SLOTS.fullmatch(words[1]) if len(words) in (2, 3) else None
-    if slots is None or (len(words) == 3 and not words[2].startswith("weight=")):
+    words = LINE.fullmatch(line)
+    if words is None:
         raise LaunchError(f"{where}: {WANTED}")
-    if int(slots[1]) > MAX_SLOTS:
+    name, slots, weight = words.groups(default="1")
+    if int(slots) > MAX_SLOTS:
         raise LaunchError(f"{where}: expected at most {MAX_SLOTS} slots")
-    weight = WEIGHT.fullmatch(words[2]) if len(words) == 3 else None
-    if len(words) == 3 and (weight is None or not float(weight[1])):
+    if not WEIGHT.fullmatch(weight) or not float(weight):
         raise LaunchError(f"{where}: expected weight=<number above 0>, as weight=0.5")
-    user, at, address = words[0].rpartition("@")
+    user, at, address = name.rpartition("@")
     if at and not USER.fullmatch(user):
         raise LaunchError(f"{where}: {WANTED}, where '<host>' may be 'user@host'")
-    return Host(
-        _parse_address(address, where), int(slots[1]), user, number, float(weight[1]) if weight else 1.0
-    )
+    return Host(_parse_address(address, where), int(slots), user, number, float(weight))
 
 
 def _parse_address(text: str, where: str) -> str:
     bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
-    if ":" in bare or bare != text:
-        try:
+    kind = "IPv6 address" if ":" in bare or bare != text else "host name"
+    try:
+        if kind == "IPv6 address":
             if "%" in bare:  # a zone is an interface of one host, and may hold anything
                 raise ValueError(bare)
             return str(ipaddress.IPv6Address(bare))
-        except ValueError as error:
-            raise LaunchError(f"{where}: {WANTED}; {_shown(text)} is no IPv6 address") from error
-    if len(bare) > 253 or not HOST_NAME.fullmatch(bare):
-        raise LaunchError(f"{where}: {WANTED}; {_shown(text)} is no host name")
-    if re.fullmatch(r"[0-9.]+", bare):
-        try:
+        if len(bare) > 253 or not HOST_NAME.fullmatch(bare):
+            raise ValueError(bare)
+        if re.fullmatch(r"[0-9.]+", bare):
+            kind = "IPv4 address"
             return str(ipaddress.IPv4Address(bare))
-        except ValueError as error:
-            raise LaunchError(f"{where}: {WANTED}; {_shown(text)} is no IPv4 address") from error
+    except ValueError as error:
+        raise LaunchError(f"{where}: {WANTED}; {_shown(text)} is no {kind}") from error
     return bare
 
 
@@ -159,21 +155,21 @@ def choose_hosts(
     form, hosts or slots that `hosts` does not have or that are named twice, and for an empty result.
     """
     whole = {host.address.lower(): set(range(host.slots)) for host in hosts}
-    if include is None and exclude is None:
-        return tuple(ChosenHost(host, tuple(range(host.slots))) for host in hosts)
+    left, place = whole, ""
     if include is not None and exclude is not None:
         raise LaunchError(f"--include {include} contradicts --exclude {exclude}: expected one of them")
-    flag, text = ("--include", include) if include is not None else ("--exclude", exclude or "")
-    named = _read_filter(f"{flag} {text}", text or "", whole, source)
-    chosen = []
-    for host in hosts:
-        key = host.address.lower()
-        left = named.get(key, set()) if include is not None else whole[key] - named.get(key, set())
-        if left:
-            chosen.append(ChosenHost(host, tuple(sorted(left))))
+    if include is not None:
+        place = f"--include {include}"
+        left = _read_filter(place, include, whole, source)
+    elif exclude is not None:
+        place = f"--exclude {exclude}"
+        named = _read_filter(place, exclude, whole, source)
+        left = {key: slots - named.get(key, set()) for key, slots in whole.items()}
+    slots_of = [(host, tuple(sorted(left.get(host.address.lower(), ())))) for host in hosts]
+    chosen = tuple(ChosenHost(host, slots) for host, slots in slots_of if slots)
     if not chosen:
-        raise LaunchError(f"{flag} {text}: leaves no host of {source}; expected at least one")
-    return tuple(chosen)
+        raise LaunchError(f"{place}: leaves no host of {source}; expected at least one")
+    return chosen
 
 
 def _read_filter(place: str, text: str, whole: dict[str, set[int]], source: str) -> dict[str, set[int]]:

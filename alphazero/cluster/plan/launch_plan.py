@@ -123,11 +123,6 @@ class HostPlan:
     interface: str = ""
     command: Command | None = None
 
-    @property
-    def is_local(self) -> bool:
-        """True for this machine, except where srun starts its part as well."""
-        return not self.remote.target
-
 
 @dataclass(frozen=True)
 class LaunchPlan:
@@ -199,10 +194,7 @@ class LaunchPlan:
     @property
     def started(self) -> dict[int, HostPlan]:
         """The hosts that this process starts, by node rank."""
-        if self.is_head:
-            return dict(enumerate(self.hosts))
-        assert self.node_rank is not None
-        return {self.node_rank: self.own}
+        return {rank: host for rank, host in enumerate(self.hosts) if self.is_head or rank == self.node_rank}
 
     def with_started(self, hosts: Sequence[HostPlan]) -> LaunchPlan:
         """The plan with these as the hosts that this process starts; a head may leave some out."""

@@ -162,27 +162,3 @@ def _cpu_notice(device: str, machine: Machine, num_processes: int, source: str) 
     ranks = counted(num_processes, "rank")
     source = source or "more with --gpus N"
     return f"{reason}: training on the CPU with {ranks} ({source}; {counted(machine.num_cores, 'core')} here)"
-
-
-def resolve_port(
-    port: int,
-    chosen_by: str,
-    others_know: bool,
-    port_is_free: Callable[[int], bool],
-    find_free_port: Callable[[], int],
-) -> tuple[int, tuple[str, ...]]:
-    """The port that node 0 listens on, and notices about it; called on node 0 alone.
-
-    chosen_by: what set the port, "" for nothing: then another one is taken where it is in use, unless other
-    nodes have been started with it (others_know). Raises LaunchError with a free one elsewhere.
-    """
-    if port_is_free(port):
-        return port, ()
-    other = find_free_port()
-    if chosen_by:
-        raise LaunchError(f"{chosen_by}: is in use here (or not allowed); {other} is free")
-    if others_know:
-        raise LaunchError(
-            f"port {port} is in use here; {other} is free: give --master-port {other} on every node"
-        )
-    return other, (f"port {port} is in use here: taking {other}",)

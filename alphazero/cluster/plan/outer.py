@@ -15,19 +15,30 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from alphazero.base.errors import LaunchError
 from alphazero.machine.machine import LOOPBACK
 from alphazero.run.rank import ONE_HEAD_VARIABLE
 
+T = TypeVar("T")
 MAX_HOSTS = 65536
 # Step numbers from here on are SLURM's own (batch script, interactive shell), no step of srun.
 FIRST_SPECIAL_STEP = 0xFFFFFFF0
 COUNTS = re.compile(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?")
-PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]*")
+# Of a list of hosts: a name in which each bracket is a set of numbers, as rack[1-2]-gpu[01-08].
+PART = r"(?!-)(?:[A-Za-z0-9_.-]|\[[0-9,-]+\])+"
 # Jobs of one node may run side by side: each meets at a separate port, below the ephemeral range.
 FIRST_PORT, NUM_PORTS = 15000, 15000
+
+
+@dataclass(frozen=True)
+class SettingClaim(Generic[T]):
+    """A value and its source as people should read it: `--nodes 3`, `SLURM_NNODES=2`; "" for a default."""
+
+    value: T
+    text: str
 
 
 @dataclass(frozen=True)
@@ -81,9 +92,7 @@ def read_slurm(environment: Mapping[str, str], *, tasks_are_ranks: bool = False)
         job_id=_number(environment, id_name),
         hosts=hosts,
         tasks_per_node=_tasks_per_node(environment, len(hosts), in_step),
-        gpus_on_node=_number(environment, "SLURM_GPUS_ON_NODE")
-        if environment.get("SLURM_GPUS_ON_NODE")
-        else None,
+        gpus_on_node=_number_if_set(environment, "SLURM_GPUS_ON_NODE"),
         node_rank=_number(environment, "SLURM_NODEID") if in_step else None,
         node_name=environment.get("SLURMD_NODENAME", ""),
         source=f"{source}={environment[source]}",
@@ -145,9 +154,16 @@ def expand_counts(text: str, name: str) -> tuple[int, ...]:
 
 def expand_hosts(text: str, name: str) -> tuple[str, ...]:
     """`gpu[01-04,7],login1` as its host names, in order. Raises LaunchError calling it `name`."""
+    if not re.fullmatch(f"{PART}(,{PART})*", text):
+        raise _bad_list(text, name)
     hosts: list[str] = []
-    for part in _split_list(text, name):
-        for host in _expand_part(part, text, name):
+    for part in re.findall(PART, text):
+        pieces = re.split(r"[][]", part)  # plain text and insides of brackets by turns
+        choices = [
+            list(_expand_ranges(piece, text, name)) if place % 2 else [piece]
+            for place, piece in enumerate(pieces)
+        ]
+        for host in map("".join, itertools.product(*choices)):
             if len(hosts) == MAX_HOSTS:
                 raise LaunchError(f"{name}: expected at most {MAX_HOSTS} hosts")
             hosts.append(host)
@@ -158,33 +174,6 @@ def expand_hosts(text: str, name: str) -> tuple[str, ...]:
 
 def _bad_list(text: str, name: str) -> LaunchError:
     return LaunchError(f"{name}={text!r}: expected a node list as gpu[01-04,7],login1")
-
-
-def _split_list(text: str, name: str) -> Iterator[str]:
-    """The parts between commas that no bracket encloses."""
-    depth, start = 0, 0
-    for place, letter in enumerate(text):
-        depth += {"[": 1, "]": -1}.get(letter, 0)
-        if depth not in (0, 1):
-            raise _bad_list(text, name)
-        if letter == "," and depth == 0:
-            yield text[start:place]
-            start = place + 1
-    if depth:
-        raise _bad_list(text, name)
-    yield text[start:]
-
-
-def _expand_part(part: str, text: str, name: str) -> Iterator[str]:
-    """The names of one part; each bracket is a set of numbers, as in rack[1-2]-gpu[01-08]."""
-    pieces = re.split(r"[][]", part)  # plain text and insides of brackets by turns
-    if not part or part.startswith("-") or not all(map(PLAIN_NAME.fullmatch, pieces[::2])):
-        raise _bad_list(text, name)
-    choices = [
-        list(_expand_ranges(piece, text, name)) if place % 2 else [piece]
-        for place, piece in enumerate(pieces)
-    ]
-    return map("".join, itertools.product(*choices))
 
 
 def _expand_ranges(inside: str, text: str, name: str) -> Iterator[str]:
@@ -206,6 +195,10 @@ def _number(environment: Mapping[str, str], name: str) -> int:
     return int(text)
 
 
+def _number_if_set(environment: Mapping[str, str], name: str) -> int | None:
+    return _number(environment, name) if environment.get(name) else None
+
+
 # (size, rank, processes on this machine) of Open MPI, MVAPICH2 and the Hydra family (MPICH, Intel MPI), and
 # the number of a process among those on this machine.
 MPI_VARIABLES = (
@@ -222,19 +215,16 @@ ADDRESSES, PORTS = ("PET_MASTER_ADDR", "MASTER_ADDR"), ("PET_MASTER_PORT", "MAST
 
 @dataclass(frozen=True)
 class OuterLauncher:
-    """The job as the outer launcher numbers it; num_nodes and node_rank with the variables they are from.
+    """The job as the outer launcher numbers it; None for what it does not say, or where it knows one machine.
 
-    num_nodes is 1 and the variables "" where it knows of no other machines. by_mpi: mpirun started us.
+    mpi_variable: of the number of processes, where mpirun started us.
     """
 
-    num_nodes: int = 1
-    node_rank: int | None = None
-    size_variable: str = ""
-    rank_variable: str = ""
-    master_addr: str = ""
-    addr_variable: str = ""
-    master_port: int | None = None
-    by_mpi: bool = False
+    nodes: SettingClaim[int] | None = None
+    node_rank: SettingClaim[int] | None = None
+    master_addr: SettingClaim[str] | None = None
+    master_port: SettingClaim[int] | None = None
+    mpi_variable: str = ""
 
 
 def read_outer(environment: Mapping[str, str]) -> OuterLauncher:
@@ -245,36 +235,33 @@ def read_outer(environment: Mapping[str, str]) -> OuterLauncher:
     """
     addr = next((name for name in ADDRESSES if environment.get(name)), "")
     port = next((name for name in PORTS if environment.get(name)), "")
+    found = OuterLauncher(
+        master_addr=SettingClaim(environment[addr], f"{addr}={environment[addr]}") if addr else None,
+        master_port=_number_claim(environment, port) if port else None,
+    )
     for size, rank, local_size in (*MPI_VARIABLES, *TORCH_VARIABLES):
         if size not in environment or rank not in environment or not environment[size].isdecimal():
             continue  # PET_NNODES may be a range, as 1:4
-        num_processes = _number(environment, size)
-        if num_processes < 2:
+        nodes = _number_claim(environment, size)
+        if nodes.value < 2:
             continue
-        here = _number(environment, local_size) if environment.get(local_size) else 1
-        if here > 1:
+        here = _number_if_set(environment, local_size)
+        if here is not None and here > 1:
             raise LaunchError(
                 f"{local_size}={here}: another launcher has started this one {here} times on this machine; "
                 f"expected it once per machine, or `alphazero train` (or unset {size} if it is a leftover)"
             )
-        node_rank = _number(environment, rank)
-        if node_rank >= num_processes:
-            raise LaunchError(f"{rank}={node_rank}: expected less than {size}={num_processes}")
-        return OuterLauncher(
-            num_processes,
-            node_rank,
-            size,
-            rank,
-            environment.get(addr, ""),
-            addr,
-            _number(environment, port) if port else None,
-            (size, rank, local_size) in MPI_VARIABLES,
-        )
-    return OuterLauncher(
-        master_addr=environment.get(addr, ""),
-        addr_variable=addr,
-        master_port=_number(environment, port) if port else None,
-    )
+        node_rank = _number_claim(environment, rank)
+        if node_rank.value >= nodes.value:
+            raise LaunchError(f"{node_rank.text}: expected less than {nodes.text}")
+        is_mpi = (size, rank, local_size) in MPI_VARIABLES
+        return replace(found, nodes=nodes, node_rank=node_rank, mpi_variable=size if is_mpi else "")
+    return found
+
+
+def _number_claim(environment: Mapping[str, str], name: str) -> SettingClaim[int]:
+    number = _number(environment, name)
+    return SettingClaim(number, f"{name}={number}")
 
 
 # Steps of one allocation that run side by side meet at ports that lie apart.
@@ -297,6 +284,13 @@ class TaskRank:
     master_port: int | None
     starter: tuple[str, ...]
     source: str
+
+    def __post_init__(self) -> None:
+        if self.rank >= self.world_size or self.local_rank >= self.local_world_size:
+            raise LaunchError(
+                f"{self.source}: rank {self.rank}, number {self.local_rank} of {self.local_world_size} on "
+                f"this machine; expected numbers below {self.world_size} and {self.local_world_size}"
+            )
 
     def variables(self, master_addr: str, master_port: int) -> dict[str, str]:
         """As torchrun sets them. One terminal shows what all print."""
@@ -324,9 +318,7 @@ def read_task(environment: Mapping[str, str]) -> TaskRank | None:
                 is_here = local_size == size
                 starter = ("mpirun", "-n", str(size)) if is_here else ()
                 address = LOOPBACK if is_here else ""
-                return _checked_task(
-                    TaskRank(rank, size, local, local_size, address, None, starter, f"{names[0]}={size}")
-                )
+                return TaskRank(rank, size, local, local_size, address, None, starter, f"{names[0]}={size}")
     if not _is_task(environment) or (size := _number(environment, "SLURM_STEP_NUM_TASKS")) < 2:
         for (size_name, *_), local_rank in zip(MPI_VARIABLES, MPI_LOCAL_RANKS, strict=True):
             if environment.get(size_name) and _number(environment, size_name) > 1:
@@ -339,24 +331,13 @@ def read_task(environment: Mapping[str, str]) -> TaskRank | None:
     if job is None or job.node_rank is None:
         return None
     num_nodes, step = len(job.hosts), _number(environment, "SLURM_STEP_ID")
-    return _checked_task(
-        TaskRank(
-            rank=_number(environment, "SLURM_PROCID"),
-            world_size=size,
-            local_rank=_number(environment, "SLURM_LOCALID"),
-            local_world_size=job.tasks_per_node[job.node_rank],
-            master_addr=job.hosts[0] if num_nodes > 1 else LOOPBACK,
-            master_port=FIRST_PORT + (job.job_id + PORTS_BETWEEN_STEPS * step) % NUM_PORTS,
-            starter=("srun", f"--nodes={num_nodes}", f"--ntasks={size}"),
-            source=f"SLURM_STEP_NUM_TASKS={size}",
-        )
+    return TaskRank(
+        rank=_number(environment, "SLURM_PROCID"),
+        world_size=size,
+        local_rank=_number(environment, "SLURM_LOCALID"),
+        local_world_size=job.tasks_per_node[job.node_rank],
+        master_addr=job.hosts[0] if num_nodes > 1 else LOOPBACK,
+        master_port=FIRST_PORT + (job.job_id + PORTS_BETWEEN_STEPS * step) % NUM_PORTS,
+        starter=("srun", f"--nodes={num_nodes}", f"--ntasks={size}"),
+        source=f"SLURM_STEP_NUM_TASKS={size}",
     )
-
-
-def _checked_task(task: TaskRank) -> TaskRank:
-    if task.rank >= task.world_size or task.local_rank >= task.local_world_size:
-        raise LaunchError(
-            f"{task.source}: rank {task.rank}, number {task.local_rank} of {task.local_world_size} on this "
-            f"machine; expected numbers below {task.world_size} and {task.local_world_size}"
-        )
-    return task

@@ -16,7 +16,6 @@ from alphazero.base.errors import LaunchError
 from alphazero.base.text import counted
 from alphazero.cluster.plan.claims import (
     LaunchRequest,
-    SettingClaim,
     Sources,
     agreed,
     choose_limits,
@@ -32,9 +31,10 @@ from alphazero.cluster.plan.launch_plan import (
     Remote,
     SshOptions,
 )
-from alphazero.cluster.plan.node import ChooseCpuRanks, resolve_devices, resolve_port
+from alphazero.cluster.plan.node import ChooseCpuRanks, resolve_devices
+from alphazero.cluster.plan.outer import SettingClaim
 from alphazero.cluster.plan.role import choose_role, refuse_loopback
-from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK, Machine, names_loopback
+from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK, Machine, names_loopback, outward_address
 from alphazero.settings.cluster import ClusterFile
 
 ALL_GPUS = -1
@@ -49,15 +49,13 @@ def resolve(
     file: ClusterFile,
     addresses_of: Callable[[str], tuple[str, ...]] = lambda name: (),
     cpu_ranks: ChooseCpuRanks | None = None,
-    outward_address: Callable[[str], str] = lambda interface: "",
     ssh: SshOptions | None = None,
 ) -> LaunchPlan:
     """What to start, and from where.
 
     file: the [cluster] section of --config. addresses_of: IP addresses behind a name, () where it does not
     resolve or no name server may be asked. cpu_ranks: the number for one machine without GPUs, where none is
-    given. outward_address: of this machine, on the interface named or, for "", on any; "" where it has none.
-    Raises LaunchError for what cannot be, and for sources that contradict each other, naming both.
+    given. Raises LaunchError for what cannot be, and for sources that contradict each other, naming both.
     """
     sources = read_sources(request, machine, environment, file)
     nodes = _count_nodes(sources)
@@ -68,7 +66,7 @@ def resolve(
     interface = sources.choice("interface", str, "")
     notices: tuple[str, ...] = ()
     if chose_address:
-        master_addr = _own_address(nodes, role, node_rank, interface, outward_address)
+        master_addr = _own_address(nodes, role, node_rank, interface, machine)
     elif len(hosts) > 1 and _is_on_one_machine(sources, role, master_addr):
         notices = (f"master {master_addr} is the loopback: all {nodes.value} nodes are on this machine",)
     elif len(hosts) > 1:
@@ -80,7 +78,8 @@ def resolve(
         device=request.device,
         master_addr=master_addr,
         master_port=port.value,
-        launcher=_choose_launcher(sources),
+        # What starts the ranks of a node; srun only carries it there.
+        launcher="deepspeed" if sources.choice("launcher", str, "auto") == "deepspeed" else "torchrun",
         role=role,
         node_rank=node_rank,
         port_is_chosen=bool(port.text),
@@ -104,9 +103,8 @@ def _count_nodes(sources: Sources) -> SettingClaim[int]:
     if sources.slurm is not None:
         count = len(sources.slurm.hosts)
         claims.append(SettingClaim(count, f"SLURM_NNODES={count} ({sources.slurm.source})"))
-    if sources.outer.num_nodes > 1:
-        outer = sources.outer
-        claims.append(SettingClaim(outer.num_nodes, f"{outer.size_variable}={outer.num_nodes}"))
+    if sources.outer.nodes is not None:
+        claims.append(sources.outer.nodes)
     return agreed(claims) or SettingClaim(1, "")
 
 
@@ -137,22 +135,21 @@ def _plan_hosts(
 def _count_processes(sources: Sources, num_nodes: int) -> tuple[int | None, ...]:
     """Processes of every node, None where it counts its devices."""
     requested = agreed(sources.claims("gpus", int))
-    if requested is not None and requested.value != ALL_GPUS and requested.value < 1:
+    wants_all = requested is not None and requested.value == ALL_GPUS
+    if requested is not None and not wants_all and requested.value < 1:
         raise LaunchError(f"{requested.text}: expected a number of processes from 1, or -1 for all devices")
     slurm = sources.slurm
     counts: list[int | None] = []
     for rank in range(num_nodes):
-        claims = [] if requested is None or requested.value == ALL_GPUS else [requested]
+        claims = [] if requested is None or wants_all else [requested]
         if sources.chosen:
             chosen = sources.chosen[rank]
-            if requested is not None and requested.value == ALL_GPUS and not chosen.is_whole:
+            if requested is None or not wants_all:
+                text = f"slots={len(chosen.slots)} of {sources.origin}, line {chosen.host.line}"
+                claims.append(SettingClaim(len(chosen.slots), text))
+            elif not chosen.is_whole:
                 raise LaunchError(
                     f"{requested.text} contradicts --include or --exclude: expected one of them"
-                )
-            if requested is None or requested.value != ALL_GPUS:
-                count = len(chosen.slots)
-                claims.append(
-                    SettingClaim(count, f"slots={count} of {sources.origin}, line {chosen.host.line}")
                 )
         elif slurm is not None and not slurm.in_step and slurm.tasks_per_node[rank : rank + 1] > (1,):
             count = slurm.tasks_per_node[rank]
@@ -165,30 +162,23 @@ def _count_processes(sources: Sources, num_nodes: int) -> tuple[int | None, ...]
 def _choose_master(sources: Sources, nodes: SettingClaim[int], hosts: tuple[HostPlan, ...]) -> str:
     """The master's address; "" where none is named."""
     claims = sources.claims("master_addr", str)
-    outer = sources.outer
-    if outer.master_addr and nodes.value > 1:
-        claims.append(SettingClaim(outer.master_addr, f"{outer.addr_variable}={outer.master_addr}"))
+    if sources.outer.master_addr is not None and nodes.value > 1:
+        claims.append(sources.outer.master_addr)
     found = agreed(claims)
     if found is not None and not found.value:
         raise LaunchError("--master-addr '': expected the address of node 0")
     if nodes.value == 1:  # no other machine is to reach it
         return found.value if found is not None and names_loopback(found.value) else LOOPBACK
-    if found is not None:
-        return found.value
-    return hosts[0].address
+    return found.value if found is not None else hosts[0].address
 
 
 def _own_address(
-    nodes: SettingClaim[int],
-    role: str,
-    node_rank: int | None,
-    interface: str,
-    outward_address: Callable[[str], str],
+    nodes: SettingClaim[int], role: str, node_rank: int | None, interface: str, machine: Machine
 ) -> str:
     """The address of node 0, which the others need; LaunchError on them."""
     if role != NODE or node_rank != 0:
         raise LaunchError(f"{nodes.text}: expected --master-addr beside it, the address of node 0")
-    if address := outward_address(interface):
+    if address := outward_address(machine.addresses, interface):
         return address
     where = f"--interface {interface} has" if interface else "this machine has"
     raise LaunchError(
@@ -199,7 +189,7 @@ def _own_address(
 
 def _is_on_one_machine(sources: Sources, role: str, master_addr: str) -> bool:
     """True where a person started the nodes by hand and named the loopback, which means just that."""
-    by_person = role == NODE and not sources.chosen and sources.outer.num_nodes == 1
+    by_person = role == NODE and not sources.chosen and sources.outer.nodes is None
     return by_person and names_loopback(master_addr)
 
 
@@ -208,15 +198,10 @@ def _choose_port(sources: Sources, nodes: SettingClaim[int]) -> SettingClaim[int
     if claims := sources.claims("master_port", int):
         return claims[0]
     if sources.outer.master_port is not None and nodes.value > 1:
-        return SettingClaim(sources.outer.master_port, f"MASTER_PORT={sources.outer.master_port}")
+        return sources.outer.master_port
     if sources.slurm is not None:
         return SettingClaim(sources.slurm.port, "")
     return SettingClaim(DEFAULT_PORT, "")
-
-
-def _choose_launcher(sources: Sources) -> str:
-    """What starts the ranks of a node; srun only carries it there."""
-    return "deepspeed" if sources.choice("launcher", str, "auto") == "deepspeed" else "torchrun"
 
 
 def _choose_restarts(sources: Sources, role: str) -> int:
@@ -256,10 +241,16 @@ def _with_this_node(
     )
     own = replace(own, remote=Remote(sources.machine.host_name), address=own.address or plan.master_addr)
     number = plan.master_port
-    if plan.node_rank == 0:
-        others_know = plan.num_nodes > 1 and not plan.chose_address
-        number, of_port = resolve_port(number, port.text, others_know, port_is_free, find_free_port)
-        notices += of_port
+    if plan.node_rank == 0 and not port_is_free(number):
+        other = find_free_port()
+        if port.text:
+            raise LaunchError(f"{port.text}: is in use here (or not allowed); {other} is free")
+        if plan.num_nodes > 1 and not plan.chose_address:
+            raise LaunchError(
+                f"port {number} is in use here; {other} is free: give --master-port {other} on every node"
+            )
+        notices += (f"port {number} is in use here: taking {other}",)
+        number = other
     # Other nodes that count their devices themselves are taken to have as many as this one.
     hosts = [replace(host, num_ranks=host.num_ranks or own.num_ranks) for host in plan.hosts]
     plan = replace(

@@ -9,9 +9,9 @@ import ipaddress
 from collections.abc import Callable
 
 from alphazero.base.errors import LaunchError
-from alphazero.cluster.plan.claims import SettingClaim, Sources, agreed
+from alphazero.cluster.plan.claims import Sources, agreed
 from alphazero.cluster.plan.launch_plan import HEAD, LOCAL, NODE, SLURM, SLURM_TASK
-from alphazero.cluster.plan.outer import SlurmJob
+from alphazero.cluster.plan.outer import SettingClaim, SlurmJob
 from alphazero.machine.machine import Machine, names_loopback
 
 
@@ -23,16 +23,13 @@ def is_this_machine(address: str, machine: Machine) -> bool:
     if any(name == address for _, address in machine.addresses):
         return True
     # One of the two may carry its domain.
-    return bool(name) and ("." in name) != ("." in own) and _short(name) == _short(own) and not is_ip(name)
+    has_one_domain = bool(name) and ("." in name) != ("." in own)
+    return has_one_domain and name.partition(".")[0] == own.partition(".")[0] and not is_ip(name)
 
 
 def is_slurm_node(host: str, slurm: SlurmJob, machine: Machine) -> bool:
     """True where SLURM's node `host` is this machine."""
     return host == slurm.node_name if slurm.node_name else is_this_machine(host, machine)
-
-
-def _short(name: str) -> str:
-    return name.partition(".")[0]
 
 
 def is_ip(name: str) -> bool:
@@ -83,8 +80,7 @@ def choose_role(sources: Sources, nodes: SettingClaim[int]) -> tuple[str, int | 
     if slurm is not None and slurm.node_rank is not None:
         claims.append(SettingClaim(slurm.node_rank, f"SLURM_NODEID={slurm.node_rank}"))
     if sources.outer.node_rank is not None:
-        outer = sources.outer
-        claims.append(SettingClaim(sources.outer.node_rank, f"{outer.rank_variable}={outer.node_rank}"))
+        claims.append(sources.outer.node_rank)
     rank = agreed(claims)
     if rank is not None and not 0 <= rank.value < nodes.value:
         raise LaunchError(f"{rank.text}: expected 0 to {nodes.value - 1} ({nodes.text or '--nodes 1'})")
@@ -94,12 +90,9 @@ def choose_role(sources: Sources, nodes: SettingClaim[int]) -> tuple[str, int | 
     if sources.chosen:
         return _role_of_hostfile(sources)
     if slurm is not None and not slurm.in_step:
-        is_member = any(is_slurm_node(host, slurm, sources.machine) for host in slurm.hosts)
-        if nodes.value > 1 or not is_member:
-            return SLURM, next(
-                (r for r, host in enumerate(slurm.hosts) if is_slurm_node(host, slurm, sources.machine)), None
-            )
-        return LOCAL, 0
+        places = (r for r, host in enumerate(slurm.hosts) if is_slurm_node(host, slurm, sources.machine))
+        own = next(places, None)
+        return (SLURM, own) if nodes.value > 1 or own is None else (LOCAL, 0)
     if nodes.value > 1:
         raise LaunchError(f"{nodes.text}: expected --node-rank beside it, 0 to {nodes.value - 1}")
     return LOCAL, 0
@@ -124,10 +117,8 @@ def _role_of_hostfile(sources: Sources) -> tuple[str, int | None]:
 
 def _own_places(sources: Sources) -> list[int]:
     """The places of this machine in the list."""
-    machine = sources.machine
-    return [
-        rank for rank, chosen in enumerate(sources.chosen) if is_this_machine(chosen.host.address, machine)
-    ]
+    addresses = [chosen.host.address for chosen in sources.chosen]
+    return [rank for rank, address in enumerate(addresses) if is_this_machine(address, sources.machine)]
 
 
 def _own_line(sources: Sources) -> int:

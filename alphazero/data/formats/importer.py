@@ -32,7 +32,7 @@ from alphazero.data.formats.working_directory import MARKER, WorkingDirectory
 from alphazero.data.store.game_filters import filter_texts, first_to_remove, judged
 from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME, Manifest, SourceEntry
 from alphazero.data.store.writer import SHARD_GAMES, SHARD_PLIES, StoreWriter
-from alphazero.machine.lock import ImportLock
+from alphazero.machine.lock import import_lock
 from alphazero.settings.data import GameFilters
 
 C = TypeVar("C")
@@ -120,9 +120,9 @@ def import_games(
             work.remove()  # of an import killed in its last step
             return ImportReport(store, manifest, True, time.monotonic() - began)
         work.make()
-        with ImportLock(work.lock, wait=wait, marker=MARKER) as lock:
+        with import_lock(work.lock, wait=wait, marker=MARKER) as is_current:
             # Another import may have finished while this one waited.
-            if not lock.is_current() or (store / MANIFEST_NAME).exists():
+            if not is_current or (store / MANIFEST_NAME).exists():
                 continue
             if work.begin_store():
                 say(f"{work.path}: removed what an interrupted import left; reading all files again")

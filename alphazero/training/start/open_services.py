@@ -133,6 +133,5 @@ def make_watcher(job: Job, services: RankServices) -> HealthWatcher | None:
         thresholds=load_thresholds(),
         directory=job.run.path,
         device=runtime.device.type,
-        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
         meter=services.gpus.meter if services.gpus else None,
     )

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from alphazero.base.records import from_output, to_json
-from alphazero.cluster.launch.compare import Examined, HostComparison, compare, table
-from alphazero.cluster.launch.probe import MARK, HealthFault, Probe, Question, look
+from alphazero.cluster.launch.compare import Examined, compare, table
+from alphazero.cluster.launch.probe import MARK, HostFault, Probe, Question, look
 from alphazero.cluster.launch.remote import explain_ssh
 from alphazero.cluster.plan.launch_plan import HostPlan, Remote
 from alphazero.machine.machine import Machine
@@ -38,11 +38,17 @@ def probe(**changed) -> Probe:
     return Probe(**{**usual, **changed})
 
 
+def lines_of(examined: list[Examined], question: Question = QUESTION) -> list[str]:
+    """Lines about what is wrong, failures marked."""
+    compared = [(one.name, fault) for one in compare(examined, question) for fault in one.faults]
+    return [f"{'E' if fault.is_failure else 'W'} {name}: {fault.text}" for name, fault in compared]
+
+
 def found(second: Probe, question: Question = QUESTION, clock_ahead_s: float = 0.0) -> list[str]:
-    """Lines about two hosts of which the first is well, errors marked."""
+    """Lines about two hosts of which the first is well."""
     first = Examined(HostPlan(Remote("a"), "a", 2), probe())
     other = Examined(HostPlan(Remote("b", "b"), "b", 2), second, clock_ahead_s)
-    return [("E " if one.is_error else "W ") + one.line for one in compare([first, other], question)]
+    return lines_of([first, other], question)
 
 
 def test_hosts_alike_have_no_findings():
@@ -68,8 +74,8 @@ def test_hosts_alike_have_no_findings():
             "E b: master address a does not resolve; expected --master-addr ADDRESS that does",
         ),
         ({"fault": "the driver does not answer"}, "E b: the driver does not answer"),
-        ({"health": (HealthFault("GPU 0 is hot", False),)}, "W b: GPU 0 is hot"),
-        ({"health": (HealthFault("ECC", True),)}, "E b: ECC"),
+        ({"health": (HostFault("GPU 0 is hot", False),)}, "W b: GPU 0 is hot"),
+        ({"health": (HostFault("ECC", True),)}, "E b: ECC"),
     ],
 )
 def test_each_difference_is_one_line_that_names_host_found_and_wanted(changed: dict, line: str):
@@ -80,8 +86,8 @@ def test_a_host_under_two_names_is_an_error_that_names_both():
     first = Examined(HostPlan(Remote("a"), "a", 2), probe(identity="boot net:[1]"))
     alias = Examined(HostPlan(Remote("10.0.0.1", "10.0.0.1"), "10.0.0.1", 2), probe(identity="boot net:[1]"))
     other = Examined(HostPlan(Remote("c", "c"), "c", 2), probe(identity="boot net:[2]"))
-    lines = [one.line for one in compare([first, alias, other], QUESTION)]
-    assert lines == ["10.0.0.1: is the same machine as a; expected each machine once, with all its slots"]
+    lines = lines_of([first, alias, other])
+    assert lines == ["E 10.0.0.1: is the same machine as a; expected each machine once, with all its slots"]
 
 
 def test_a_host_knows_its_identity_and_tells_it():
@@ -109,7 +115,7 @@ def test_data_that_differs_is_named_with_the_flag_that_sends_it():
 
 
 def test_a_probe_survives_the_way_to_the_head_and_login_scripts_around_it():
-    whole = probe(health=(HealthFault("x", True),), data={"games": "aa"})
+    whole = probe(health=(HostFault("x", True),), data={"games": "aa"})
     assert from_output(Probe, MARK, f"Welcome!\n{MARK}{to_json(whole)}\n") == whole
     assert from_output(Probe, MARK, "Welcome!\n") is None
 
@@ -122,13 +128,12 @@ def test_this_machine_answers():
 
 
 def test_the_table_has_a_verdict_for_each_host():
-    examined = (
-        Examined(HostPlan(Remote("a"), "a", 2), probe()),
-        Examined(HostPlan(Remote("b", "b"), "b", 2), None),
-    )
-    lines = table(HostComparison(examined, tuple(compare(examined, QUESTION))))
+    first = Examined(HostPlan(Remote("a"), "a", 2), probe())
+    silent = Examined(HostPlan(Remote("b", "b"), "b", 2), None, faults=(HostFault("no answer"),))
+    lines = table(compare([first, silent], QUESTION))
     assert lines[1].endswith("ok")
     assert lines[2].startswith("b")
+    assert lines[2].endswith("FAILED")
 
 
 @pytest.mark.parametrize(

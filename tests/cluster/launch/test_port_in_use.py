@@ -1,6 +1,5 @@
 """A port that was taken between the look at it and the start: another one is taken, which is no restart."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -55,7 +54,7 @@ def run(
         grace_s=1.0,
     )
     job = Supervision(plan, (), lambda device: ChosenRun(str(directory), ()), str(directory), quiet=True)
-    status = Supervisor(job, sys.executable, os.environ, said.append).run()
+    status = Supervisor(job, said.append).run()
     return status, said, [int(word) for word in notes.read_text().split()] if notes.exists() else []
 
 

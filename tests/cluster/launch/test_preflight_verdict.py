@@ -6,15 +6,15 @@ import pytest
 
 from alphazero.cluster.agent.protocol import Output
 from alphazero.cluster.launch.attempt import Failure, StartOutcome
-from alphazero.cluster.launch.preflight_verdict import Listener, judge, program
+from alphazero.cluster.launch.preflight_verdict import find_report, judge, program
 from alphazero.cluster.plan.launch_plan import HostPlan, LaunchPlan, Remote
 
 HOSTS = (HostPlan(Remote("gpu-1"), "gpu-1", 2), HostPlan(Remote("gpu-2"), "gpu-2", 1))
 PLAN = LaunchPlan(HOSTS, "cuda", "gpu-1", 12355)
 
 
-def outcome(failure: Failure | None = None, lost: frozenset[str] = frozenset()) -> StartOutcome:
-    return StartOutcome(failure.status if failure else 0, failure, lost, False, False)
+def outcome(failure: Failure | None = None, *lost: str) -> StartOutcome:
+    return StartOutcome(failure, set(lost))
 
 
 def finding(severity: str, rank: int, name: str) -> dict[str, object]:
@@ -94,19 +94,17 @@ def test_culprits_are_read_from_kind_and_ranks_whatever_is_said(cause, kind, ran
 def test_a_killed_rank_and_a_lost_host_are_blamed():
     killed = judge(None, outcome(failure("gpu-2", 137, "was killed by SIGKILL", kind="signal")), PLAN)
     assert (killed.status, killed.culprits) == (137, {"gpu-2"})
-    lost = outcome(failure("gpu-2", 1, "is lost"), frozenset({"gpu-2"}))
+    lost = outcome(failure("gpu-2", 1, "is lost"), "gpu-2")
     # Even with a report: who is gone cannot train.
     assert judge(report(), lost, PLAN).culprits == {"gpu-2"}
 
 
 def test_the_report_is_found_among_what_else_rank_0_says():
     text = json.dumps(report(), indent=1)
-    listener = Listener()
-    for rank, said in ((None, "{\n"), (0, "a warning\n{\n"), (1, "{}\n"), (0, text[:40]), (0, text[40:])):
-        listener.take(Output(rank, said))
-    listener.take(Output(0, "\n[W] the end\n"))
-    assert listener.report() == report()
-    assert Listener(["{\n", '"format": "other"\n}\n']).report() is None
+    before = ((None, "{\n"), (0, "a warning\n{\n"), (1, "{}\n"))
+    told = (*before, (0, text[:40]), (0, text[40:]), (0, "\n[W] the end\n"))
+    assert find_report(Output(rank, said) for rank, said in told) == report()
+    assert find_report([Output(0, "{\n"), Output(0, '"format": "other"\n}\n')]) is None
 
 
 def test_the_program_is_told_hosts_slots_and_files():

@@ -24,7 +24,7 @@ class Launch:
         self.directory = directory
         self.num_ranks = len(modes)
         program = (
-            "import os, sys; from alphazero.cluster.launch import supervisor; "
+            "import sys; from alphazero.cluster.launch import supervisor; "
             "from alphazero.cluster.launch.dry_run import say; "
             "from alphazero.cluster.plan.launch_plan import Command, HostPlan, LaunchPlan, Remote; "
             "ranks, directory, *argv = sys.argv[1:]; "
@@ -34,7 +34,7 @@ class Launch:
             "plan = LaunchPlan((host,), 'cpu', '127.0.0.1', 12355, directory=directory, grace_s=1.0); "
             "choose = lambda device: supervisor.ChosenRun(directory, ()); "
             "job = supervisor.Supervision(plan, (), choose, directory); "
-            "sys.exit(supervisor.Supervisor(job, sys.executable, os.environ, say).run())"
+            "sys.exit(supervisor.Supervisor(job, say).run())"
         )
         agent = [*AGENT, str(directory), *modes]
         self.process = subprocess.Popen(

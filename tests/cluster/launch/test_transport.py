@@ -104,9 +104,7 @@ FLOOD = "import os; text = b'x' * (1 << 20)\nfor _ in range(%d): os.write(%d, te
 def test_a_host_that_sends_without_measure_does_not_fill_the_heads_memory(descriptor: int):
     tracemalloc.start()
     try:
-        (answer,) = run_everywhere(
-            [Remote("here")], sys.executable, ["-c", FLOOD % (300, descriptor)], [""], 60
-        )
+        (answer,) = run_everywhere([Remote("here")], ["-c", FLOOD % (300, descriptor)], [""], 60)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -116,7 +114,7 @@ def test_a_host_that_sends_without_measure_does_not_fill_the_heads_memory(descri
 
 def test_a_host_that_sends_for_ever_has_no_answer():
     begin = time.monotonic()
-    (answer,) = run_everywhere([Remote("here")], sys.executable, ["-c", FLOOD % (10**9, 1)], [""], 2)
+    (answer,) = run_everywhere([Remote("here")], ["-c", FLOOD % (10**9, 1)], [""], 2)
     assert answer.status is None and time.monotonic() - begin < 20
 
 
@@ -125,5 +123,5 @@ def test_a_long_question_and_a_long_answer_do_not_wait_for_each_other():
     text = "word\n" * (1 << 19)
     closed = "import sys; sys.stdin.close(); print('enough')"
     for program, output in ((echo, text), (closed, "enough\n")):
-        (answer,) = run_everywhere([Remote("here")], sys.executable, ["-c", program], [text], 60)
+        (answer,) = run_everywhere([Remote("here")], ["-c", program], [text], 60)
         assert (answer.status, answer.output) == (0, output)

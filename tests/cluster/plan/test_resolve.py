@@ -126,7 +126,7 @@ def test_a_hostfile_with_other_hosts_is_started_from_here(hostfile):
     found = cluster(LaunchRequest(hostfile=path, max_restarts=2, min_nodes=1, interface="ib0"))
     assert (found.role, found.node_rank, found.device) == ("head", 0, "auto")
     assert [
-        (part.remote.target or part.remote.name, part.num_ranks, part.weight, part.is_local)
+        (part.remote.target or part.remote.name, part.num_ranks, part.weight, not part.remote.target)
         for part in found.hosts
     ] == [
         ("box", 2, 1.0, True),
@@ -142,7 +142,7 @@ def test_the_head_need_not_be_one_of_the_hosts(hostfile):
     one = cluster(LaunchRequest(hostfile=hostfile("other slots=4\n")))
     assert (one.role, one.node_rank, one.num_nodes) == ("head", None, 1)
     two = cluster(LaunchRequest(hostfile=hostfile("a slots=4\nb slots=4\n")))
-    assert [part.is_local for part in two.hosts] == [False, False]
+    assert all(part.remote.target for part in two.hosts)
 
 
 def test_all_gpus_of_every_host_are_counted_there(hostfile):

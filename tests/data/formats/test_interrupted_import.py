@@ -16,7 +16,7 @@ import pytest
 from alphazero.base.errors import DataError
 from alphazero.data.formats.importer import ImportReport
 from alphazero.data.formats.working_directory import WorkingDirectory
-from alphazero.machine.lock import ImportLock
+from alphazero.machine.lock import import_lock
 from tests.support.data.pgn_sources import content, run
 
 
@@ -143,7 +143,7 @@ def test_two_imports_of_one_store_do_not_mix(sources: Path, tmp_path: Path):
     work = WorkingDirectory(tmp_path / "store").path
     work.mkdir()
     with (
-        ImportLock(work / "lock", wait=False),
+        import_lock(work / "lock", wait=False, marker=b""),
         pytest.raises(DataError, match="another import is at work"),
     ):
         run(sources, tmp_path / "store")

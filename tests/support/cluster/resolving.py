@@ -8,7 +8,7 @@ from alphazero.cluster.plan.claims import LaunchRequest
 from alphazero.cluster.plan.launch_plan import LaunchPlan
 from alphazero.cluster.plan.node import CpuRanks
 from alphazero.cluster.plan.resolve import resolve
-from alphazero.machine.machine import Machine, outward_address
+from alphazero.machine.machine import Machine
 from alphazero.machine.nvml import Device
 from alphazero.settings.cluster import read_cluster
 
@@ -38,7 +38,6 @@ def cluster(
         read_cluster(str(config or "")),
         lambda name: known.get(name, ()),
         cpu_ranks,
-        lambda interface: outward_address(machine.addresses, interface),
     )
 
 

@@ -5,7 +5,6 @@
 """
 
 import json
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +53,7 @@ def main() -> int:
         **{name: value for name, value in fields.items() if name not in of_plan},
     )
     supervisor.build_command = fake_command
-    return Supervisor(job, sys.executable, os.environ, say).run()
+    return Supervisor(job, say).run()
 
 
 if __name__ == "__main__":
