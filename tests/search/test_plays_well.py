@@ -14,8 +14,8 @@ from alphazero.games.core_types import Line
 from tests.support.search.driving import (
     Evaluator,
     VariedEvaluator,
+    core_search,
     line_of,
-    make_search,
     sample_noise,
     search_to_end,
     uniform_evaluator,
@@ -50,7 +50,7 @@ def search(
     line: Line, settings: Settings, evaluator: Evaluator = uniform_evaluator, seed: int = 1
 ) -> tuple[Result, int]:
     """What the core finds, and how many evaluations it asked for."""
-    core = make_search("core", line, settings)
+    core = core_search(line, settings)
     core.start(line, sample_noise(settings, len(line.legal()), seed))
     evaluations = search_to_end(core, evaluator)
     return core.result(0.0, 0.0), evaluations
@@ -241,7 +241,7 @@ def test_a_lost_root_is_proven_and_still_has_a_policy() -> None:
 
 def test_a_win_kept_in_the_tree_is_proven_before_the_first_evaluation() -> None:
     line = line_of("chess", MATES_IN_TWO["Morphy's problem"])
-    core = make_search("core", line, replace(PUCT, simulations=60_000))
+    core = core_search(line, replace(PUCT, simulations=60_000))
     core.start(line, None)
     search_to_end(core, uniform_evaluator)
     first = core.result(0.0, 0.0).move
