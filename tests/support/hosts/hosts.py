@@ -31,16 +31,8 @@ def why_not() -> str:
             return f"{program} is not installed"
     if SSHD is None:
         return "sshd (openssh-server) is not installed"
-    tried = subprocess.run(
-        [
-            *UNSHARE,
-            "sh",
-            "-c",
-            "ip link add test0 type bridge && ip link add test1 type veth peer name test2",
-        ],
-        capture_output=True,
-        text=True,
-    )
+    script = "ip link add test0 type bridge && ip link add test1 type veth peer name test2"
+    tried = subprocess.run([*UNSHARE, "sh", "-c", script], capture_output=True, text=True)
     return f"namespaces are not allowed here: {tried.stderr.strip()}" if tried.returncode else ""
 
 
@@ -77,9 +69,9 @@ class Namespace:
             time.sleep(0.01)
         return cls(holder, int(found[0]))
 
-    def enter(self, *argv: str) -> list[str]:
-        """argv of a command that runs within, in the caller's working directory."""
-        return ["nsenter", "-t", str(self.pid), "-n", "-m", "-u", "-p", "--wdns=" + str(Path.cwd()), *argv]
+    def link(self, arguments: str) -> None:
+        """`ip link` in its network; processes have the numbers that they have outside."""
+        run(["nsenter", "-t", str(self.pid), "-n", "ip", "link", *arguments.split()])
 
     def end(self) -> None:
         """End all that runs within."""
@@ -152,11 +144,11 @@ class Host:
 
     def cut_off(self) -> None:
         """Pull the plug of its network."""
-        run(self.network.switch.enter("ip", "link", "set", f"port{self.number}", "down"))
+        self.network.switch.link(f"set port{self.number} down")
 
     def reconnect(self) -> None:
         """Plug it in again."""
-        run(self.network.switch.enter("ip", "link", "set", f"port{self.number}", "up"))
+        self.network.switch.link(f"set port{self.number} up")
 
     def make_private(self, path: Path) -> None:
         """Give `path` a content that other hosts do not see."""
@@ -235,25 +227,8 @@ class Network:
         """
         space = Namespace.start(script)
         host = Host(f"host{number}", f"{NETWORK}.{number}", number, space, home, self)
-        port = f"port{number}"
-        enter = ["nsenter", "-t", str(self.switch.pid), "-n"]
-        run(
-            [
-                *enter,
-                "ip",
-                "link",
-                "add",
-                port,
-                "type",
-                "veth",
-                "peer",
-                "name",
-                "eth0",
-                "netns",
-                str(space.pid),
-            ]
-        )
-        run([*enter, "ip", "link", "set", port, "master", "br0", "up"])
+        self.switch.link(f"add port{number} type veth peer name eth0 netns {space.pid}")
+        self.switch.link(f"set port{number} master br0 up")
         return host
 
     def _wait_for_ssh(self, host: Host) -> None:
