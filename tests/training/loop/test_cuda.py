@@ -11,7 +11,7 @@ from alphazero.games.registry import get_spec, make_line
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.sections import NetworkConfig
-from tests.support.data.random_store import write_random_store
+from tests.support.data.stores import write_random_store
 from tests.support.gpu import DEVICE, LIMIT_S, PRECISIONS, REHEARSAL, on_cuda, on_gpu
 from tests.support.jobs.jobs import state_of, step_lines
 from tests.support.paths import SUPPORT

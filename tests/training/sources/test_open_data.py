@@ -10,7 +10,7 @@ from alphazero.data.sampling.window import Window
 from alphazero.settings.data import DataConfig
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.sources.given_games import open_data
-from tests.support.data.made_up_games import game, write_games
+from tests.support.data.stores import game, write_games
 
 pytestmark = pytest.mark.usefixtures("lone_runtime")
 

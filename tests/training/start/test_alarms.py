@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from alphazero.base.files import complete_lines
-from tests.support.data.random_store import write_random_store
+from tests.support.data.stores import write_random_store
 from tests.support.jobs.zygote import Job
 from tests.support.paths import SUPPORT
 
