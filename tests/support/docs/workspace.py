@@ -1,14 +1,11 @@
 """A directory in which the commands of the pages run as in a fresh clone, and what runs them there."""
 
-import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import tempfile
 import threading
-import time
+from multiprocessing.connection import Listener
 from pathlib import Path
 
 from tests.support.docs import shim
@@ -100,38 +97,30 @@ class Workspace:
 
     def _serve(self, zygote: Zygote) -> None:
         """Answer the scripts from a thread, one after the other."""
-        path = Path(tempfile.mkdtemp(prefix="docs-")) / "socket"  # the name of a socket must be short
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(path))
-        listener.listen()
-        self._variables[shim.SOCKET_VARIABLE] = str(path)
+        listener = Listener(family="AF_UNIX")
+        self._variables[shim.SOCKET_VARIABLE] = str(listener.address)
 
         def answer_all() -> None:
             while True:
-                channel, _ = listener.accept()
-                with channel, channel.makefile("rb") as stream:
-                    request = json.loads(stream.readline())
-                    channel.sendall(json.dumps(answer(zygote, request)).encode() + b"\n")
+                with listener.accept() as channel:
+                    channel.send(answer(zygote, **channel.recv()))
 
         threading.Thread(target=answer_all, name="docs-workspace", daemon=True).start()
 
 
-def answer(zygote: Zygote, request: dict) -> dict:
+def answer(
+    zygote: Zygote, directory: Path, arguments: list[str], variables: dict[str, str]
+) -> tuple[int, str]:
     """Run what a script asks for; its status and output."""
-    started_s = time.monotonic()
-    job = zygote.start(
-        Path(request["directory"]), 1, request["arguments"], PROGRAM, variables=request["variables"]
-    )
+    job = zygote.start(directory, 1, arguments, PROGRAM, variables)
     try:
         (status,) = job.wait(TIMEOUT_S)
     except AssertionError as error:  # it never ended
-        return {"status": 124, "output": str(error)}
+        return 124, str(error)
     output = job.output()
     for path in job.outputs:
         path.unlink()
-    if os.environ.get("DOCS_TEST_TIMES"):
-        print(f"{time.monotonic() - started_s:6.1f} s: {' '.join(request['arguments'])}", file=sys.stderr)
-    return {"status": status, "output": output}
+    return status, output
 
 
 def write_script(path: Path) -> None:

@@ -5,15 +5,14 @@ with the same arguments and computes the same bits; it can be killed at any inst
 """
 
 import itertools
-import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import Pipe
 from pathlib import Path
 from types import TracebackType
 
@@ -31,9 +30,7 @@ class Zygote:
 
     def __init__(self, with_devices: bool = False) -> None:
         self._with_devices = with_devices
-        ours, theirs = socket.socketpair()
-        self._channel = ours
-        self._received = b""
+        self._channel, theirs = Pipe()
         self._ended: dict[int, int] = {}
         self._numbers = itertools.count(1)
         # Arrow's spare allocator would start a thread; a process that forks must have one only.
@@ -97,7 +94,7 @@ class Zygote:
             for rank, output in enumerate(outputs)
         ]
         request = {"directory": str(directory), "script": str(script), "arguments": list(arguments)}
-        self._send({**request, "ranks": tasks})
+        self._channel.send({**request, "ranks": tasks})
         while "started" not in (message := self._receive(30.0)):
             self._note(message)
         return Job(self, message["started"], outputs)
@@ -120,7 +117,7 @@ class Zygote:
 
     def signal(self, pids: Sequence[int], number: int) -> None:
         """Send a signal to ranks that have not ended."""
-        self._send({"kill": [pid for pid in pids if pid not in self._ended], "signal": number})
+        self._channel.send({"kill": [pid for pid in pids if pid not in self._ended], "signal": number})
 
     def ended(self, pids: Sequence[int], timeout_s: float) -> dict[int, int]:
         """Exit statuses (-signal where one killed it) of those that end within the time."""
@@ -135,21 +132,13 @@ class Zygote:
     def _note(self, message: dict) -> None:
         self._ended[message["ended"]] = message["status"]
 
-    def _send(self, message: dict) -> None:
-        self._channel.sendall(json.dumps(message).encode() + b"\n")
-
     def _receive(self, timeout_s: float) -> dict:
-        self._channel.settimeout(max(timeout_s, 1e-6))
-        while b"\n" not in self._received:
-            try:
-                data = self._channel.recv(1 << 16)
-            except BlockingIOError as error:
-                raise TimeoutError from error
-            if not data:
-                raise RuntimeError(f"the zygote ended with status {self._process.wait()}")
-            self._received += data
-        line, self._received = self._received.split(b"\n", 1)
-        return json.loads(line)
+        if not self._channel.poll(timeout_s):
+            raise TimeoutError
+        try:
+            return self._channel.recv()
+        except (EOFError, ConnectionError):
+            raise RuntimeError(f"the zygote ended with status {self._process.wait()}") from None
 
 
 @dataclass

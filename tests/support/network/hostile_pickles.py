@@ -103,24 +103,9 @@ def random_pickle(random: Random) -> bytes:
     if random.randrange(3) == 0:
         return random.choice(list(HOSTILE.values()))[0]
     steps = (
-        *(
-            b"N",
-            b"\x88",
-            b"\x89",
-            b"K\x01",
-            b"K\x02",
-            b"]",
-            b"}",
-            b")",
-            b"(",
-            b"a",
-            b"e",
-            b"s",
-            b"u",
-            b"t",
-            b"R",
-        ),
-        *(b"b", b"Q", b"\x85", b"\x86", b"\x87", text("a"), text("storage"), text("0"), text("cpu")),
+        *(b"N", b"\x88", b"\x89", b"K\x01", b"K\x02", b"]", b"}", b")", b"(", b"a", b"e", b"s", b"u"),
+        *(b"t", b"R", b"b", b"Q", b"\x85", b"\x86", b"\x87"),
+        *(text("a"), text("storage"), text("0"), text("cpu")),
         *(b"ccollections\nOrderedDict\n", b"ctorch\nFloatStorage\n", b"ctorch._utils\n_rebuild_tensor_v2\n"),
         *(tensor((2,), (1,)), numbers((2, 3)), doubled(3), number(2**61 - 1), number(1 << 40)),
     )
