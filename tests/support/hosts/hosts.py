@@ -1,14 +1,12 @@
 """Hosts in network namespaces: each with its own address, name, processes, sshd and private directories.
 
 A host is the init of a process namespace: killing it ends everything that ever ran there, sshd's sessions
-included. All namespaces are anonymous and die with the test's process (PR_SET_PDEATHSIG), however it ends.
+included. All namespaces are anonymous and die with the test's process, however it ends.
 """
 
-import ctypes
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -16,10 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from alphazero.machine.die_with_parent import guarded
+
 NETWORK = "10.213.57"
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin:/sbin")
 UNSHARE = ("unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child")
-PR_SET_PDEATHSIG = 1
 
 
 def why_not() -> str:
@@ -34,11 +33,6 @@ def why_not() -> str:
     script = "ip link add test0 type bridge && ip link add test1 type veth peer name test2"
     tried = subprocess.run([*UNSHARE, "sh", "-c", script], capture_output=True, text=True)
     return f"namespaces are not allowed here: {tried.stderr.strip()}" if tried.returncode else ""
-
-
-def die_with_parent() -> None:
-    """Called in a child: SIGKILL when the test's process is gone."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def run(argv: Sequence[str], **options) -> str:
@@ -58,9 +52,7 @@ class Namespace:
     @classmethod
     def start(cls, script: str) -> "Namespace":
         """Run a shell script as init of new namespaces; it must exec something that stays."""
-        holder = subprocess.Popen(
-            [*UNSHARE, "sh", "-c", script], preexec_fn=die_with_parent, stdin=subprocess.DEVNULL
-        )
+        holder = subprocess.Popen(guarded((*UNSHARE, "sh", "-c", script)), stdin=subprocess.DEVNULL)
         children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children")
         deadline = time.monotonic() + 10
         while not (found := children.read_text().split()):
