@@ -15,9 +15,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 pytest_plugins = [
     "tests.support.cluster.fake_nvml",
-    "tests.support.jobs.fixtures",
-    "tests.support.hosts.fixtures",
-    "tests.support.faults.fixtures",
+    "tests.support.fixtures",
     "tests.support.training.lone_engine",
 ]
 

@@ -10,8 +10,7 @@ import pytest
 
 from alphazero.base.errors import LaunchError
 from alphazero.cluster.plan.outer import SlurmJob, read_slurm
-from tests.support.hosts.fixtures import cannot_run
-from tests.support.hosts.hosts import Network
+from tests.support.hosts.hosts import Network, cannot_run
 from tests.support.hosts.real_job import LAUNCH, STEPS, Job, rank_names
 from tests.support.hosts.slurm_cluster import SlurmCluster, why_not
 from tests.support.jobs.jobs import run_job, step_lines
