@@ -171,7 +171,7 @@ class Network:
 
     @classmethod
     def build(cls, directory: Path, num_hosts: int, sshd_options: str = "") -> "Network":
-        """Make it; end() takes it down. sshd_options: lines of its configuration, {directory} is the host's."""
+        """Make it; end() takes it down. sshd_options: of its configuration; {directory} is the host's."""
         directory.mkdir(parents=True, exist_ok=True)
         bridge = "ip link set lo up && ip link add br0 type bridge && ip link set br0 up && exec sleep 100000"
         network = cls(directory, Namespace.start(bridge))
