@@ -12,7 +12,7 @@ from tests.support.docs import shim
 from tests.support.docs.pages import Block
 from tests.support.docs.short import shortened_python
 from tests.support.jobs.jobs import environment
-from tests.support.jobs.zygote import Zygote
+from tests.support.jobs.zygote import Zygote, rank_variables
 from tests.support.paths import REPOSITORY
 
 # What a clone has and commands read; runs/, cache/, stores/ and what else they write stay in the workspace.
@@ -24,7 +24,7 @@ COPIED = ("hostfile",)  # a page writes it anew
 BLOCK = "block.sh"
 TIMEOUT_S = 280.0
 TYPED_TIMEOUT_S = 1500.0  # of blocks that start real jobs one after the other
-PROGRAM = Path(__file__).with_name("alphazero_program.py")
+PROGRAM = Path(sys.executable).with_name("alphazero")
 SCRIPT = """#!{python} -S
 import sys
 sys.path.insert(0, {repository!r})
@@ -112,7 +112,8 @@ def answer(
     zygote: Zygote, directory: Path, arguments: list[str], variables: dict[str, str]
 ) -> tuple[int, str]:
     """Run what a script asks for; its status and output."""
-    job = zygote.start(directory, 1, arguments, PROGRAM, variables)
+    no_launcher = dict.fromkeys(rank_variables(0, 1, 0))
+    job = zygote.start(directory, 1, arguments, PROGRAM, {**no_launcher, **variables})
     try:
         (status,) = job.wait(TIMEOUT_S)
     except AssertionError as error:  # it never ended

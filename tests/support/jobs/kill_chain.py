@@ -3,6 +3,7 @@
 Black box: only the command line, the run directory and the line `resumed from step N` are looked at.
 """
 
+import contextlib
 import hashlib
 import json
 import random
@@ -181,10 +182,8 @@ def names_in(directory: Path) -> list[tuple[str, float]]:
     """Names and times of change, of what does not vanish meanwhile."""
     found = []
     for path in directory.glob("*") if directory.is_dir() else ():
-        try:
+        with contextlib.suppress(FileNotFoundError):
             found.append((path.name, path.stat().st_ctime))
-        except FileNotFoundError:
-            continue
     return found
 
 

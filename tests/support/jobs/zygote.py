@@ -14,12 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from pathlib import Path
-from types import TracebackType
 
-from tests.support.jobs.jobs import TINY, environment, free_port, without_times
-from tests.support.paths import REPOSITORY
-
-TRAIN = REPOSITORY / "train_distributed.py"
+from tests.support.jobs.jobs import TINY, TRAIN, environment, free_port, without_times
 
 
 class Zygote:
@@ -50,17 +46,10 @@ class Zygote:
         theirs.close()
         assert self._receive(60.0) == {"ready": True}
 
-    @property
-    def pid(self) -> int:
-        """Of the process that forks."""
-        return self._process.pid
-
     def __enter__(self) -> "Zygote":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -74,11 +63,11 @@ class Zygote:
         ranks: int,
         arguments: Sequence[str],
         script: Path = TRAIN,
-        variables: Mapping[str, str] | None = None,
+        variables: Mapping[str, str | None] | None = None,
     ) -> "Job":
         """`python script arguments` on `ranks` ranks in `directory`, a thread each and without GPUs a core.
 
-        variables: further ones of the environment, which come last.
+        variables: further ones of the environment, which come last; None for one that must not be there.
         """
         directory.mkdir(parents=True, exist_ok=True)
         cores, port, number = sorted(os.sched_getaffinity(0)), free_port(), next(self._numbers)

@@ -4,6 +4,7 @@ zygote.py starts it and tells it over a pipe what to do. Nothing survives it: it
 and the kernel ends its ranks with it.
 """
 
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -91,14 +92,9 @@ def serve(channel: Connection) -> dict[str, Any] | None:
 
 def report_ended(channel: Connection) -> None:
     """Tell of every rank that has ended; until then its number is not used again."""
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
-        channel.send({"ended": pid, "status": os.waitstatus_to_exitcode(status)})
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            channel.send({"ended": ended[0], "status": os.waitstatus_to_exitcode(ended[1])})
 
 
 def run_rank(task: dict[str, Any], can_continue: bool) -> int:
@@ -120,7 +116,7 @@ def run_rank(task: dict[str, Any], can_continue: bool) -> int:
         os.dup2(file, descriptor)
         os.close(file)
     os.environ.clear()
-    os.environ.update(task["environment"])
+    os.environ.update((name, value) for name, value in task["environment"].items() if value is not None)
     script = Path(task["script"])
     if not can_continue or sys.modules["torch"].cuda._is_in_bad_fork():
         os.execve(sys.executable, [sys.executable, str(script), *task["arguments"]], os.environ)

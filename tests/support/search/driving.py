@@ -84,7 +84,7 @@ def core_settings(settings: Settings) -> _core.SearchSettings:
     core = _core.SearchSettings()
     for name, value in dataclasses.asdict(settings).items():
         if name == "algorithm":
-            value = {"puct": _core.SearchAlgorithm.PUCT, "gumbel": _core.SearchAlgorithm.GUMBEL}[value]
+            value = getattr(_core.SearchAlgorithm, value.upper())
         setattr(core, name, value)
     return core
 

@@ -23,7 +23,6 @@ from tests.support.search.reference_rules import (
     choose_gumbel_inner,
     choose_gumbel_root,
     choose_puct,
-    first_best,
     gumbel_scores,
     improved_logits,
     ordered_sum,
@@ -253,9 +252,9 @@ class ReferenceSearch:
             most = max(self.root.edges[number].visits for number in allowed)
             scores = gumbel_scores(self.root, self.settings, self._gumbels())
             candidates = [number for number in allowed if self.root.edges[number].visits == most]
-            return first_best(candidates, scores.__getitem__)
+            return max(candidates, key=scores.__getitem__)
         if temperature == 0:
-            return allowed[first_best(range(len(allowed)), policy.__getitem__)]
+            return allowed[max(range(len(allowed)), key=policy.__getitem__)]
         largest = max(policy)  # its power is 1, so that a small temperature does not make all of them 0
         powers = [(share / largest) ** (1 / temperature) for share in policy]
         wanted = draw * ordered_sum(powers)
@@ -273,7 +272,7 @@ class ReferenceSearch:
         policy = self._policy(allowed)
         root_q = root.mean_value if root.proven is None else float(root.proven)
         root_d = root.mean_draw if root.proven is None else float(root.proven == 0)
-        best = root.edges[allowed[first_best(range(len(allowed)), policy.__getitem__)]]
+        best = root.edges[allowed[max(range(len(allowed)), key=policy.__getitem__)]]
         full = np.zeros(len(root.edges), np.float64)
         full[allowed] = policy
         return Result(
