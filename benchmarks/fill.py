@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import alphazero._core as _core
+from alphazero.data.store.columns import TRAINED_ON
 from alphazero.games.registry import get_spec
+from alphazero.network.inference.evaluator import BatchEvaluation
 from alphazero.network.inference.purpose import SMALLEST_EVEN, batch_sizes
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import Played, lanes_of, new_cache, new_lane, play
@@ -37,12 +38,8 @@ LOGIT_SPREAD, VALUE_SPREAD, VALUE_PER_PAWN, MOST_DRAWS = 1.5, 0.25, 0.2, 0.3
 PIECES = np.array((1, 3, 3, 5, 9, 0, -1, -3, -3, -5, -9, 0), np.float32)  # planes 0 to 11 of lc0's 112
 
 
-@dataclass(frozen=True)
-class MadeUpEvaluation:
-    """See alphazero.search.batched.EvaluatedLeaves and Pending."""
-
-    legal_logits: npt.NDArray[np.float32]
-    wdl: npt.NDArray[np.float32]
+class MadeUpEvaluation(BatchEvaluation):
+    """See alphazero.search.batched.Pending."""
 
     def result(self) -> MadeUpEvaluation:
         """It is there at once; the time that a batch takes is counted afterwards."""
@@ -168,7 +165,7 @@ def one_row(args: argparse.Namespace, ranks: int) -> dict[str, Any]:
             )
             lanes = played.under_way
             found += ages.see(played, generation)
-            positions += sum(trained_on(game) for game in played.finished)
+            positions += sum(np.count_nonzero(game.flags & TRAINED_ON) for game in played.finished)
             evaluations, rounds, moves = evaluations + played.evaluations, rounds + 1, moves + played.moves
     return {
         "ranks": ranks,
@@ -195,11 +192,6 @@ def settled_config(args: argparse.Namespace, ranks: int) -> Config:
 def divided(simulations: int, by: int) -> int:
     """At least one."""
     return max(1, simulations // by)
-
-
-def trained_on(game: _core.SelfPlayGame) -> int:
-    """Positions of the game with a full search."""
-    return int(np.count_nonzero(np.asarray(game.flags) & 1))
 
 
 def times(
