@@ -14,6 +14,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -143,40 +144,32 @@ def one_row(args: argparse.Namespace, ranks: int) -> dict[str, Any]:
     needed = own.steps_per_generation * config.training.batch_size / own.reuse / ranks
     lanes = [new_lane(lane) for lane in lanes_of(0, ranks, own.lanes)]
     cache, ages = new_cache(own.evaluation_cache), Ages()
-    positions, evaluations, found, rounds, moves = 0, 0, list[int](), 0, 0
+    go_on = partial(play, config.network.game, settings, in_simulations=not args.moves, cache=cache)
+    positions, found, sums = 0, list[int](), Counter[str]()
     for generation in range(args.warm_up + args.generations):
         if generation == args.warm_up:  # the games no longer stand at one ply
-            network.sizes.clear()
-            evaluations = rounds = moves = 0
-            found = []
+            for counts in (network.sizes, sums, found):
+                counts.clear()
         if cache is not None:
             cache.clear()
-        is_first = True
-        while is_first or positions < needed * (generation + 1):
-            is_first = False
-            played = play(
-                config.network.game,
-                settings,
-                lanes,
-                budget,
-                network,
-                in_simulations=not args.moves,
-                cache=cache,
-            )
+        while True:
+            played = go_on(lanes, budget, network)
             lanes = played.under_way
             found += ages.see(played, generation)
             positions += sum(np.count_nonzero(game.flags & TRAINED_ON) for game in played.finished)
-            evaluations, rounds, moves = evaluations + played.evaluations, rounds + 1, moves + played.moves
+            sums.update(evaluations=played.evaluations, rounds=1, moves=played.moves)
+            if positions >= needed * (generation + 1):
+                break
     return {
         "ranks": ranks,
         "lanes": own.lanes,
         "round": f"{args.moves} moves" if args.moves else f"{own.simulations_per_round:,} simulations",
-        "rounds": rounds / args.generations,
-        "moves_per_lane": moves / args.generations / len(lanes),
+        "rounds": sums["rounds"] / args.generations,
+        "moves_per_lane": sums["moves"] / args.generations / len(lanes),
         "games": len(found),
         "mean_age": statistics.mean(found) if found else None,
         "largest_age": max(found, default=None),
-        **times(network.sizes, own.evaluation_batch, evaluations, args.batch_ms, args.launch_ms),
+        **times(network.sizes, own.evaluation_batch, sums["evaluations"], args.batch_ms, args.launch_ms),
     }
 
 
