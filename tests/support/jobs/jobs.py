@@ -4,7 +4,6 @@ import json
 import os
 import random
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from alphazero.base.files import complete_lines
+from alphazero.machine.machine import port_is_free
 from alphazero.run.next_command import COMMAND_VARIABLE
 from tests.support.paths import REPOSITORY
 
@@ -108,11 +108,6 @@ def state_of(directory: Path, name: str, step: int) -> dict[str, Any]:
 
 def free_port() -> int:
     """A port nobody listens on."""
-    while True:
-        port = random.SystemRandom().choice(PORTS)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("", port))
-            except OSError:
-                continue
-            return port
+    while not port_is_free(port := random.SystemRandom().choice(PORTS)):
+        pass
+    return port
