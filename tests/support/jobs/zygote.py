@@ -50,9 +50,6 @@ class Zygote:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         """End the process, and with it every rank that still runs."""
         self._channel.close()
         self._process.wait(timeout=30)

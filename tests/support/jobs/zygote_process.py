@@ -74,7 +74,8 @@ def serve(channel: Connection) -> dict[str, Any] | None:
         except (EOFError, ConnectionError):
             return None
         for pid in request.get("kill", ()):
-            os.kill(pid, request["signal"])
+            with contextlib.suppress(ProcessLookupError):  # its end has been told
+                os.kill(pid, request["signal"])
         pids = []
         for rank in request.get("ranks", ()):
             pid = os.fork()
