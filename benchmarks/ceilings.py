@@ -13,7 +13,8 @@ from torch.nn import functional
 
 from alphazero.network.model.precision import DTYPES, choose_device
 from alphazero.settings.flags import Parser, batch_size, count, seconds
-from benchmarks.measuring.clock import WARM_UPS, pass_times
+from alphazero.training.engine.graphed_network import CudaRecorder
+from benchmarks.measuring.clock import pass_times
 
 BOARD, KERNEL = 8, 3
 Work = Callable[[], object]
@@ -39,7 +40,9 @@ def run(arguments: list[str]) -> dict[str, object]:
     work, flops = make(args, device, DTYPES["fp32" if args.precision == "tf32" else args.precision])
     taken = statistics.median(pass_times(work, device, args.seconds))
     if device.type == "cuda" and args.what == "convolutions":
-        taken = min(taken, statistics.median(pass_times(captured(work, device), device, args.seconds)))
+        graphs = CudaRecorder(device)
+        graphs.warm_up(work)
+        taken = min(taken, statistics.median(pass_times(graphs.record(work), device, args.seconds)))
     asked = {name: getattr(args, name) for name in ("what", "precision", "batch")}
     return {**asked, "tflops": flops / taken / 1e12}
 
@@ -76,17 +79,3 @@ def convolutions(args: argparse.Namespace, device: torch.device, dtype: torch.dt
         return torch.autograd.grad(values_BCHW, [inputs_BCHW, *weights], gradient_BCHW)
 
     return work, 3 * args.blocks * 2 * args.batch * BOARD**2 * channels**2 * KERNEL**2
-
-
-def captured(work: Work, device: torch.device) -> Work:
-    """`work` as a CUDA graph."""
-    stream = torch.cuda.Stream(device)
-    stream.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(stream):
-        for _ in range(WARM_UPS):
-            work()
-    torch.cuda.current_stream(device).wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph.replay

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import time
 from collections.abc import Callable
 
 import torch
@@ -24,7 +25,7 @@ from alphazero.training.engine.training_module import TrainingModule
 from alphazero.training.ranks.batch import BatchPlan, plan_batches
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import Runtime
-from benchmarks.measuring.clock import rate
+from benchmarks.measuring.clock import medians
 from benchmarks.measuring.ranks import on_ranks
 
 SPEC = get_spec("chess")
@@ -62,27 +63,21 @@ def contest(runtime: Runtime, exchange: Exchange, args: argparse.Namespace) -> d
         "zero1": engine_step(sharded, runtime, plan, exchange, passes),
         "ddp": ddp_step(config, runtime, passes),
     }
-    speeds: dict[str, list[float]] = {name: [] for name in contenders}
-    for turn in range(args.rounds + 1):
-        for name, step in contenders.items():
 
-            def steps(step: Step = step) -> float:
-                for _ in range(args.steps):
-                    step()
-                if runtime.device.type == "cuda":
-                    torch.cuda.synchronize()
-                return float(args.steps * plan.batch_size)
+    def speed_of(step: Step) -> float:
+        exchange.barrier()
+        begin = time.perf_counter()
+        for _ in range(args.steps):
+            step()
+        if runtime.device.type == "cuda":
+            torch.cuda.synchronize()
+        return args.steps * plan.batch_size / (time.perf_counter() - begin)
 
-            exchange.barrier()
-            speed = rate(steps, 0.0)
-            if turn:  # the first is to warm up
-                speeds[name].append(speed)
-    figures: dict[str, object] = {
-        f"{name}_positions_per_s": statistics.median(found) for name, found in speeds.items()
-    }
+    turns = [{name: speed_of(step) for name, step in contenders.items()} for _ in range(args.rounds + 1)]
+    del turns[0]  # it was to warm up
+    figures: dict[str, object] = {f"{name}_positions_per_s": speed for name, speed in medians(turns).items()}
     for name in ("zero0", "zero1"):
-        ratios = [own / ddp for own, ddp in zip(speeds[name], speeds["ddp"], strict=True)]
-        low, middle, high = statistics.quantiles(ratios, n=4)
+        low, middle, high = statistics.quantiles([turn[name] / turn["ddp"] for turn in turns], n=4)
         figures |= {f"{name}_to_ddp": middle, f"{name}_to_ddp_quartiles": f"{low:.3f}-{high:.3f}"}
     return figures
 

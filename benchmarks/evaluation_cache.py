@@ -6,7 +6,6 @@ with one that is empty at first. Seconds are CPU time of the process. Without we
 
 from __future__ import annotations
 
-import statistics
 import time
 
 import torch
@@ -21,6 +20,7 @@ from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import Played, new_cache, new_lane, play
 from alphazero.settings.flags import Parser, batch_size, count, whole
 from alphazero.settings.load import load_config
+from benchmarks.measuring.clock import medians
 
 ROUNDS = 2
 
@@ -61,23 +61,16 @@ def run(arguments: list[str]) -> dict[str, object]:
 
     lanes = [new_lane(number) for number in range(args.lanes)]
     generation(lanes[:1], None)  # memory is taken
-    kinds = {"without": None, "with": new_cache(args.mebibytes)}
-    speeds: dict[str, list[float]] = {kind: [] for kind in kinds}
-    shares: list[list[float]] = []
+    caches = {"without": None, "with": new_cache(args.mebibytes)}
+    rounds: list[dict[str, float]] = []
     for number in range(args.generations):
-        for kind, cache in list(kinds.items())[:: -1 if number % 2 else 1]:
-            speed, played = generation(lanes, cache)
-            speeds[kind].append(speed)
-            if kind == "with":
-                shares.append([each.cached / (each.cached + each.evaluations) for each in played])
-                under_way = played[-1].under_way
-        lanes = under_way
-    ratios = [cached / bare for cached, bare in zip(speeds["with"], speeds["without"], strict=True)]
-    return {
-        **{f"moves_per_cpu_s_{kind}": statistics.median(found) for kind, found in speeds.items()},
-        "speedup": statistics.median(ratios),
-        **{
-            f"cached_share_of_round_{number}": statistics.median(found)
-            for number, found in enumerate(zip(*shares, strict=True), start=1)
-        },
-    }
+        turns = {kind: generation(lanes, caches[kind]) for kind in sorted(caches, reverse=number % 2 == 0)}
+        speeds = {f"moves_per_cpu_s_{kind}": turns[kind][0] for kind in caches}
+        cached = turns["with"][1]
+        shares = {
+            f"cached_share_of_round_{place}": played.cached / (played.cached + played.evaluations)
+            for place, played in enumerate(cached, start=1)
+        }
+        rounds.append({**speeds, "speedup": turns["with"][0] / turns["without"][0], **shares})
+        lanes = cached[-1].under_way
+    return dict(medians(rounds))

@@ -14,12 +14,14 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-import alphazero._core as _core
+from alphazero.data.store.columns import TRAINED_ON
+from alphazero.games.core_types import BatchEvaluation
 from alphazero.games.registry import get_spec
 from alphazero.network.inference.purpose import SMALLEST_EVEN, batch_sizes
 from alphazero.play.search_settings import self_play_settings
@@ -37,12 +39,8 @@ LOGIT_SPREAD, VALUE_SPREAD, VALUE_PER_PAWN, MOST_DRAWS = 1.5, 0.25, 0.2, 0.3
 PIECES = np.array((1, 3, 3, 5, 9, 0, -1, -3, -3, -5, -9, 0), np.float32)  # planes 0 to 11 of lc0's 112
 
 
-@dataclass(frozen=True)
-class MadeUpEvaluation:
-    """See alphazero.games.core_types.BatchEvaluation and alphazero.search.batched.Pending."""
-
-    legal_logits: npt.NDArray[np.float32]
-    wdl: npt.NDArray[np.float32]
+class MadeUpEvaluation(BatchEvaluation):
+    """See alphazero.search.batched.Pending."""
 
     def result(self) -> MadeUpEvaluation:
         """It is there at once; the time that a batch takes is counted afterwards."""
@@ -146,40 +144,32 @@ def one_row(args: argparse.Namespace, ranks: int) -> dict[str, Any]:
     needed = own.steps_per_generation * config.training.batch_size / own.reuse / ranks
     lanes = [new_lane(lane) for lane in lanes_of(0, ranks, own.lanes)]
     cache, ages = new_cache(own.evaluation_cache), Ages()
-    positions, evaluations, found, rounds, moves = 0, 0, list[int](), 0, 0
+    go_on = partial(play, config.network.game, settings, in_simulations=not args.moves, cache=cache)
+    positions, found, sums = 0, list[int](), Counter[str]()
     for generation in range(args.warm_up + args.generations):
         if generation == args.warm_up:  # the games no longer stand at one ply
-            network.sizes.clear()
-            evaluations = rounds = moves = 0
-            found = []
+            for counts in (network.sizes, sums, found):
+                counts.clear()
         if cache is not None:
             cache.clear()
-        is_first = True
-        while is_first or positions < needed * (generation + 1):
-            is_first = False
-            played = play(
-                config.network.game,
-                settings,
-                lanes,
-                budget,
-                network,
-                in_simulations=not args.moves,
-                cache=cache,
-            )
+        while True:
+            played = go_on(lanes, budget, network)
             lanes = played.under_way
             found += ages.see(played, generation)
-            positions += sum(trained_on(game) for game in played.finished)
-            evaluations, rounds, moves = evaluations + played.evaluations, rounds + 1, moves + played.moves
+            positions += sum(np.count_nonzero(game.flags & TRAINED_ON) for game in played.finished)
+            sums.update(evaluations=played.evaluations, rounds=1, moves=played.moves)
+            if positions >= needed * (generation + 1):
+                break
     return {
         "ranks": ranks,
         "lanes": own.lanes,
         "round": f"{args.moves} moves" if args.moves else f"{own.simulations_per_round:,} simulations",
-        "rounds": rounds / args.generations,
-        "moves_per_lane": moves / args.generations / len(lanes),
+        "rounds": sums["rounds"] / args.generations,
+        "moves_per_lane": sums["moves"] / args.generations / len(lanes),
         "games": len(found),
         "mean_age": statistics.mean(found) if found else None,
         "largest_age": max(found, default=None),
-        **times(network.sizes, own.evaluation_batch, evaluations, args.batch_ms, args.launch_ms),
+        **times(network.sizes, own.evaluation_batch, sums["evaluations"], args.batch_ms, args.launch_ms),
     }
 
 
@@ -195,11 +185,6 @@ def settled_config(args: argparse.Namespace, ranks: int) -> Config:
 def divided(simulations: int, by: int) -> int:
     """At least one."""
     return max(1, simulations // by)
-
-
-def trained_on(game: _core.SelfPlayGame) -> int:
-    """Positions of the game with a full search."""
-    return int(np.count_nonzero(np.asarray(game.flags) & 1))
 
 
 def times(

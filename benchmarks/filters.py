@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,7 @@ from alphazero.data.sampling.window import Window
 from alphazero.data.store.writer import SHARD_GAMES
 from alphazero.settings.data import SampleFilters
 from alphazero.settings.flags import Parser, whole
-from benchmarks.measuring.clock import cpu_rate, on_cores
+from benchmarks.measuring.clock import cpu_rate, medians, on_cores
 from benchmarks.measuring.shards import window_of
 
 PLIES = 60  # of each game
@@ -49,13 +48,11 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--rounds", type=whole(1, 1000), default=3, help="measurements of each")
     args = parser.parse_args(arguments)
     window = window_of(made_up_games(SHARD_GAMES), args.shards)
-    figures: dict[str, object] = {"games": window.num_games, "positions": window.num_samples}
+    work = {name: partial(games_filtered, window, filters) for name, filters in FILTERS.items()}
     with on_cores(1):
-        for name, filters in FILTERS.items():
-            work = partial(games_filtered, window, filters)
-            rates = [cpu_rate(work, 0.0) for _ in range(args.rounds)]
-            figures[f"{name}_s_per_million_games"] = 1e6 / statistics.median(rates)
-    return figures
+        rates = medians({name: cpu_rate(work[name], 0.0) for name in work} for _ in range(args.rounds))
+    figures = {f"{name}_s_per_million_games": 1e6 / speed for name, speed in rates.items()}
+    return {"games": window.num_games, "positions": window.num_samples, **figures}
 
 
 def games_filtered(window: Window, filters: SampleFilters) -> int:

@@ -15,15 +15,14 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.text import counted, shortened
+from alphazero.base.text import counted, last_line, shortened
+from alphazero.machine.environment import CHECKOUT
 from alphazero.settings.flags import Parser, seconds
 from benchmarks.measuring.page import configure, document_of, markdown_table, percent, shown
 
-CHECKOUT = Path(__file__).resolve().parents[1]
 # Within nine minutes, the start of the command and the end of its last process included.
 BUDGET_S = 510.0
 # A row may take so many times what it should before it is ended, and at least so many seconds.
@@ -160,8 +159,8 @@ def figures_of(row: Row, limit_s: float) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         return {"error": f"not done after {counted(round(limit_s), 'second')}"}
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        return {"error": f"exit status {done.returncode}: {shortened(last)}"}
+        last = shortened(last_line(done.stderr) or "no output")
+        return {"error": f"exit status {done.returncode}: {last}"}
     return {
         "seconds": round(time.monotonic() - begin, 1),
         "figures": json.loads(done.stdout.splitlines()[-1]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 from collections.abc import Sequence
 from functools import partial
@@ -15,7 +14,7 @@ from alphazero.data.formats.lc0_export import export_lc0
 from alphazero.data.formats.parallel import SourceEnd, parse_in_order
 from alphazero.data.open import EMBEDDED_GAMES, open_or_import
 from alphazero.settings.flags import Parser, whole
-from benchmarks.measuring.clock import cpu_rate, on_cores
+from benchmarks.measuring.clock import cpu_rate, medians, on_cores
 
 
 def run(arguments: list[str]) -> dict[str, object]:
@@ -31,14 +30,16 @@ def run(arguments: list[str]) -> dict[str, object]:
         sources = tuple(args.sources) or (embedded_games(Path(folder), args.games),)
         megabytes = sum(source.size_bytes for source in LC0.find(sources, ignore)) / 1e6
         records = num_records(sources)
-        rates: dict[str, list[float]] = {"columns": [], "import": []}
-        for number in range(args.rounds):
-            store = Path(folder) / str(number)
-            rates["columns"].append(cpu_rate(lambda: megabytes if num_records(sources) else 0.0))
-            rates["import"].append(cpu_rate(partial(imported, sources, store, megabytes), 0.0))
-    medians = {f"{name}_mb_per_second": statistics.median(found) for name, found in rates.items()}
-    speed = medians["import_mb_per_second"] * records / megabytes
-    return {"packed_mb": megabytes, "records": records, **medians, "import_records_per_second": speed}
+        rounds = [
+            {
+                "columns": cpu_rate(lambda: megabytes if num_records(sources) else 0.0),
+                "import": cpu_rate(partial(imported, sources, Path(folder) / str(number), megabytes), 0.0),
+            }
+            for number in range(args.rounds)
+        ]
+    usual = {f"{name}_mb_per_second": speed for name, speed in medians(rounds).items()}
+    speed = usual["import_mb_per_second"] * records / megabytes
+    return {"packed_mb": megabytes, "records": records, **usual, "import_records_per_second": speed}
 
 
 def num_records(sources: Sequence[Path]) -> int:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
+import contextlib
 import io
-import statistics
 import tempfile
 from pathlib import Path
 
@@ -15,10 +13,10 @@ from alphazero._core import parse_pgn
 from alphazero.data.formats.files import ignore
 from alphazero.data.formats.importer import import_games
 from alphazero.data.formats.parallel import SourceEnd, parse_in_order
-from alphazero.data.formats.pgn import PGN
+from alphazero.data.formats.pgn import PGN, SourceReader
 from alphazero.data.open import EMBEDDED_GAMES
 from alphazero.settings.flags import Parser, count
-from benchmarks.measuring.clock import cpu_rate, on_cores
+from benchmarks.measuring.clock import cpu_rate, medians, on_cores
 
 EMBEDDED = EMBEDDED_GAMES / "embedded.pgn.gz"
 
@@ -33,23 +31,24 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--rounds", type=count, default=5, help="measurements of each reader")
     parser.add_argument("--games", type=count, default=20, help="games python-chess reads a round")
     args = parser.parse_args(arguments)
-    rates: dict[str, list[float]] = {"text": [], "python_chess": [], "file": [], "import": []}
+    rounds = []
     with on_cores(1), tempfile.TemporaryDirectory() as directory:
-        path: Path = args.file
-        text = text_of(path)
+        text = text_of(args.file)
         handle = io.StringIO(text.decode("utf-8-sig", errors="replace"))
         for number in range(args.rounds):
-            rates["text"].append(cpu_rate(lambda: len(parse_pgn(text, 0, len(text)).moves)))
-            rates["python_chess"].append(cpu_rate(lambda: python_chess_plies(handle, args.games), 0.0))
-            rates["file"].append(cpu_rate(lambda: plies_of(path)))
-            report = import_games([path], Path(directory) / str(number), workers=1, progress=False)
-            rates["import"].append(report.manifest.plies / report.seconds)
-        size = path.stat().st_size
-    medians = {name: statistics.median(found) for name, found in rates.items()}
-    ratios = {f"{name}_ratio": medians[name] / medians["python_chess"] for name in ("text", "file")}
-    speeds = {f"{name}_plies_per_second": value for name, value in medians.items()}
+            report = import_games([args.file], Path(directory) / str(number), workers=1, progress=False)
+            speeds = {
+                "text": cpu_rate(lambda: len(parse_pgn(text, 0, len(text)).moves)),
+                "python_chess": cpu_rate(lambda: python_chess_plies(handle, args.games), 0.0),
+                "file": cpu_rate(lambda: plies_of(args.file)),
+            }
+            rounds.append({**speeds, "import": report.manifest.plies / report.seconds})
+    usual = medians(rounds)
+    sizes = {"file_bytes": args.file.stat().st_size, "text_bytes": len(text)}
     plies = {"plies": report.manifest.plies, "games": report.manifest.games}
-    return {"file": path.name, "file_bytes": size, "text_bytes": len(text), **plies, **speeds, **ratios}
+    speeds = {f"{name}_plies_per_second": speed for name, speed in usual.items()}
+    ratios = {f"{name}_ratio": usual[name] / usual["python_chess"] for name in ("text", "file")}
+    return {"file": args.file.name, **sizes, **plies, **speeds, **ratios}
 
 
 def plies_of(path: Path) -> int:
@@ -73,7 +72,6 @@ def python_chess_plies(handle: io.StringIO, num_games: int) -> int:
 
 def text_of(path: Path) -> bytes:
     """Decompressed."""
-    raw = path.read_bytes()
-    if raw.startswith(b"\x1f\x8b"):
-        return gzip.decompress(raw)
-    return bz2.decompress(raw) if raw.startswith(b"BZh") else raw
+    (source,) = PGN.find([path], ignore)
+    with contextlib.closing(SourceReader(source, lambda num_bytes: None)) as reader:
+        return b"".join(reader.blocks(1 << 20))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import time
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,7 @@ from alphazero.play.selfplay import new_lane, play
 from alphazero.settings.flags import Parser, batch_size, count, seconds, whole
 from alphazero.settings.sections import NetworkConfig
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
-from benchmarks.measuring.clock import rate
+from benchmarks.measuring.clock import medians, rate
 
 if TYPE_CHECKING:
     from alphazero.games.core_types import Leaves
@@ -60,8 +59,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     evaluator = NetworkEvaluator(network, device, args.precision, args.batch)
     lines = random_lines(args.game)
     positions = leaves_of([lines[place % len(lines)] for place in range(args.batch)])
-    rounds = [one_round(evaluator, positions, args) for _ in range(args.rounds)]
-    return {name: statistics.median(figures[name] for figures in rounds) for name in rounds[0]}
+    return dict(medians(one_round(evaluator, positions, args) for _ in range(args.rounds)))
 
 
 def one_round(evaluator: NetworkEvaluator, positions: Leaves, args: argparse.Namespace) -> dict[str, float]:

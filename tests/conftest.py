@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.data.random_store import write_random_store
+from tests.support.data.stores import write_random_store
 from tests.support.paths import SHARED_DATA
 
 # What nobody foresaw shall be a traceback here, in jobs that tests start as well (alphazero.cli.main).
@@ -15,9 +15,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 pytest_plugins = [
     "tests.support.cluster.fake_nvml",
-    "tests.support.jobs.fixtures",
-    "tests.support.hosts.fixtures",
-    "tests.support.faults.fixtures",
+    "tests.support.fixtures",
     "tests.support.training.lone_engine",
 ]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -35,6 +36,12 @@ def rate(work: Callable[[], float], least_s: float, clock: Callable[[], float] =
 def cpu_rate(work: Callable[[], float], least_s: float = SHORTEST_S) -> float:
     """As `rate`, by CPU time, so that other programs on the machine matter less."""
     return rate(work, least_s, time.process_time)
+
+
+def medians(rounds: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Of each figure over rounds that have the same ones."""
+    found = list(rounds)
+    return {name: statistics.median(one[name] for one in found) for name in found[0]}
 
 
 def pass_times(one_pass: Callable[[], object], device: torch.device, least_s: float) -> list[float]:

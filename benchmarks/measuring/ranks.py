@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,13 +15,12 @@ from alphazero.training.ranks.runtime import default_threads, read_runtime
 
 
 def on_ranks(work: Callable[..., object], num_ranks: int, device: str, *arguments: object) -> Any:  # noqa: ANN401
-    """What `work(runtime, exchange, *arguments)` returns on rank 0, which must fit into JSON."""
+    """What `work(runtime, exchange, *arguments)` returns on rank 0, which must be small."""
     shared = {**lone_process_environment(), "WORLD_SIZE": str(num_ranks), "LOCAL_WORLD_SIZE": str(num_ranks)}
-    with tempfile.TemporaryDirectory() as directory:
-        answer = Path(directory, "answer.json")
-        passed = (work, shared, device, answer, arguments)
-        multiprocessing.spawn(_run_rank, passed, nprocs=num_ranks)  # type: ignore[no-untyped-call]
-        return json.loads(answer.read_text(encoding="utf-8"))
+    answers = multiprocessing.get_context("spawn").SimpleQueue()
+    passed = (work, shared, device, answers, arguments)
+    multiprocessing.spawn(_run_rank, passed, nprocs=num_ranks)  # type: ignore[no-untyped-call]
+    return answers.get()
 
 
 def _run_rank(
@@ -32,7 +28,7 @@ def _run_rank(
     work: Callable[..., object],
     shared: dict[str, str],
     device: str,
-    answer: Path,
+    answers: multiprocessing.SimpleQueue[object],
     arguments: tuple[object, ...],
 ) -> None:
     os.environ.update({**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)})
@@ -42,7 +38,7 @@ def _run_rank(
     try:
         found = work(runtime, exchange, *arguments)
         if rank == 0:
-            answer.write_text(json.dumps(found), encoding="utf-8")
+            answers.put(found)
         exchange.barrier()
     finally:
         end_process_group()

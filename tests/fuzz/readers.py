@@ -44,7 +44,7 @@ from tests.fuzz import mutation
 from tests.fuzz.corpus import FENS, LINES, ODD_PGN, embedded_games, random_moves
 from tests.fuzz.mutation import Mutate, damaged
 from tests.support.data.lc0_records import as_v7, records_of, standard_game
-from tests.support.data.random_store import write_random_store
+from tests.support.data.stores import write_random_store
 from tests.support.jobs.saving import checkpoint_of
 from tests.support.network.lc0_files import net_file, network_format, weights_fields
 from tests.support.paths import REPOSITORY, SUPPORT

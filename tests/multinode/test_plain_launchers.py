@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.support.hosts.fixtures import cannot_run
+from tests.support.hosts.hosts import cannot_run
 from tests.support.hosts.real_job import STEPS, Job, assert_idle, write_hostfile
 from tests.support.jobs.jobs import run_job, step_lines
 from tests.support.paths import REPOSITORY

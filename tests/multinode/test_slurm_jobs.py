@@ -10,10 +10,9 @@ import pytest
 
 from alphazero.base.errors import LaunchError
 from alphazero.cluster.plan.outer import SlurmJob, read_slurm
-from tests.support.hosts.fixtures import cannot_run
-from tests.support.hosts.hosts import Network
+from tests.support.hosts.hosts import Network, cannot_run
 from tests.support.hosts.real_job import LAUNCH, STEPS, Job, rank_names
-from tests.support.hosts.slurm_cluster import Installation, SlurmCluster
+from tests.support.hosts.slurm_cluster import SlurmCluster, why_not
 from tests.support.jobs.jobs import run_job, step_lines
 from tests.support.paths import REPOSITORY
 
@@ -29,12 +28,11 @@ SCRIPT = str(REPOSITORY / "train_distributed.py")
 @pytest.fixture(scope="module")
 def slurm(namespaces, tmp_path_factory):
     """Three nodes of two cores."""
-    installation = Installation.find()
-    if reason := installation.why_not():
+    if reason := why_not():
         cannot_run(reason)
     network = Network.build(tmp_path_factory.mktemp("network"), 3)
     try:
-        yield SlurmCluster.start(network, installation)
+        yield SlurmCluster.start(network)
     finally:
         network.end()
 

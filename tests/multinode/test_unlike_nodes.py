@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.data.random_store import write_random_store
+from tests.support.data.stores import write_random_store
 from tests.support.hosts.real_job import Job
 
 pytestmark = pytest.mark.timeout(300)

@@ -16,14 +16,14 @@ from tests.support.search.driving import (
     Leaves,
     Search,
     VariedEvaluator,
+    core_search,
     core_settings,
     line_of,
-    make_search,
     sample_noise,
     search_to_end,
 )
 from tests.support.search.driving import uniform_evaluator as uniform
-from tests.support.search.reference import Dump, Result
+from tests.support.search.reference import ReferenceSearch, Result
 from tests.support.search.reference_rules import Settings
 
 # name: game, start, moves; every chess position is one where the rules of the game interfere with the search
@@ -139,8 +139,8 @@ class Pair:
 
     def compare_trees(self, when: str) -> None:
         core, reference = self.core.nodes(), self.reference.nodes()
-        for name in (field.name for field in dataclasses.fields(Dump)):
-            got, wanted = getattr(core, name), getattr(reference, name)
+        for name, wanted in reference.items():
+            got = core[name]
             assert got.dtype == wanted.dtype, name
             assert np.array_equal(got, wanted), f"{when}: {name} {difference(got, wanted)}"
 
@@ -177,7 +177,7 @@ def assert_same_leaves(got: Leaves, wanted: Leaves, number: int) -> None:
 def pair_at(position: str, settings: Settings, evaluator: Evaluator, seed: int) -> Pair:
     """Both searches of a position, started."""
     line = line_of(*POSITIONS[position])
-    pair = Pair(make_search("core", line, settings), make_search("reference", line, settings), evaluator)
+    pair = Pair(core_search(line, settings), ReferenceSearch(settings), evaluator)
     pair.start(line, sample_noise(settings, len(line.legal()), seed))
     return pair
 
@@ -302,7 +302,7 @@ def test_positions_searched_side_by_side_find_what_the_reference_finds_alone(
     assert len(found) == len(lines)
     assert together.simulations == sum(result.visits for result in found)
     for line, got in zip(lines, found, strict=True):
-        alone = make_search("reference", line, settings)
+        alone = ReferenceSearch(settings)
         alone.start(line, None)
         search_to_end(alone, evaluator)
         wanted = alone.result(0.0, 0.0)

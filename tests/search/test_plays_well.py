@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from alphazero.games.core_types import Line
+from tests.support.games.mates import is_mated, mating_moves
 from tests.support.search.driving import (
     Evaluator,
     VariedEvaluator,
+    core_search,
     line_of,
-    make_search,
     sample_noise,
     search_to_end,
     uniform_evaluator,
@@ -50,37 +51,10 @@ def search(
     line: Line, settings: Settings, evaluator: Evaluator = uniform_evaluator, seed: int = 1
 ) -> tuple[Result, int]:
     """What the core finds, and how many evaluations it asked for."""
-    core = make_search("core", line, settings)
+    core = core_search(line, settings)
     core.start(line, sample_noise(settings, len(line.legal()), seed))
     evaluations = search_to_end(core, evaluator)
     return core.result(0.0, 0.0), evaluations
-
-
-def mates_in(board: chess.Board, moves: int) -> bool:
-    """Can the side to move force mate in at most so many moves? By trying everything."""
-    return any(True for _ in mating_moves(board, moves))
-
-
-def mating_moves(board: chess.Board, moves: int) -> Iterator[chess.Move]:
-    """The moves that force mate in at most `moves` moves."""
-    for move in list(board.legal_moves):
-        board.push(move)
-        forced = board.is_checkmate() or (moves > 1 and answers_all_lose(board, moves - 1))
-        board.pop()
-        if forced:
-            yield move
-
-
-def answers_all_lose(board: chess.Board, moves: int) -> bool:
-    """Is every answer met by mate in at most `moves` moves? Not where there is none (stalemate)."""
-    answers = list(board.legal_moves)
-    for answer in answers:
-        board.push(answer)
-        mated = mates_in(board, moves)
-        board.pop()
-        if not mated:
-            return False
-    return bool(answers)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +75,7 @@ def test_mates_in_one_are_found(name: str, settings: Settings) -> None:
 @pytest.mark.parametrize("name", MATES_IN_TWO)
 def test_mates_in_two_are_found_and_proven(name: str, leaves: int) -> None:
     board = chess.Board(MATES_IN_TWO[name])
-    assert not mates_in(board, 1)
+    assert not any(mating_moves(board, 1))
     winning = {move.uci() for move in mating_moves(board, 2)}
     assert winning
     line = line_of("chess", MATES_IN_TWO[name])
@@ -117,9 +91,9 @@ def test_mates_in_three_are_found_and_proven(name: str) -> None:
     result, _ = search(line, replace(PUCT, simulations=1_000_000, leaves=64))
     assert result.proven == 1
     board = chess.Board(MATES_IN_THREE[name])
-    assert not mates_in(board, 2)
+    assert not any(mating_moves(board, 2))
     board.push_uci(line.move_to_text(result.move))
-    assert board.is_check() and answers_all_lose(board, 2)
+    assert board.is_check() and is_mated(board, 2)
 
 
 @cache
@@ -241,7 +215,7 @@ def test_a_lost_root_is_proven_and_still_has_a_policy() -> None:
 
 def test_a_win_kept_in_the_tree_is_proven_before_the_first_evaluation() -> None:
     line = line_of("chess", MATES_IN_TWO["Morphy's problem"])
-    core = make_search("core", line, replace(PUCT, simulations=60_000))
+    core = core_search(line, replace(PUCT, simulations=60_000))
     core.start(line, None)
     search_to_end(core, uniform_evaluator)
     first = core.result(0.0, 0.0).move

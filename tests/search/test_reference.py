@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support.search.driving import VariedEvaluator, line_of, make_search, sample_noise, search_to_end
+from tests.support.search.driving import VariedEvaluator, line_of, sample_noise, search_to_end
+from tests.support.search.reference import ReferenceSearch
 from tests.support.search.reference_rules import (
     Edge,
     Node,
@@ -121,15 +122,15 @@ def test_softmax_bears_logits_far_apart() -> None:
 def test_every_walk_into_a_child_ends_there_or_walks_on(game: str, leaves: int) -> None:
     settings = replace(PUCT, leaves=leaves)
     line = line_of(game)
-    search = make_search("reference", line, settings)
+    search = ReferenceSearch(settings)
     search.start(line, sample_noise(settings, len(line.legal()), 1))
     search_to_end(search, VariedEvaluator(1))
     tree = search.nodes()
-    below = np.add.reduceat(np.append(tree.visits, 0), tree.edge_offset[:-1])
+    below = np.add.reduceat(np.append(tree["visits"], 0), tree["edge_offset"][:-1])
     assert below[0] == search.result(0, 0).visits == settings.simulations
-    for number in range(1, len(tree.parent)):
-        walks = tree.visits[tree.edge_offset[tree.parent[number]] + tree.parent_edge[number]]
-        if tree.proven[number] == 2:
+    for number in range(1, len(tree["parent"])):
+        walks = tree["visits"][tree["edge_offset"][tree["parent"][number]] + tree["parent_edge"][number]]
+        if tree["proven"][number] == 2:
             assert walks == 1 + below[number]
         else:
             assert walks >= 1
@@ -147,7 +148,7 @@ def test_every_walk_into_a_child_ends_there_or_walks_on(game: str, leaves: int) 
 def test_small_positions_are_proven(moves: str, value: int) -> None:
     settings = Settings(simulations=5000)
     line = line_of("tictactoe", None, moves)
-    search = make_search("reference", line, settings)
+    search = ReferenceSearch(settings)
     search.start(line, None)
     search_to_end(search, VariedEvaluator(2))
     result = search.result(0, 0)

@@ -7,6 +7,7 @@ slip in a test shows before a GPU is there.
 import importlib.util
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -53,24 +54,11 @@ def need(*packages: str) -> None:
         pytest.skip(f"{' and '.join(missing)} not installed")
 
 
+@dataclass(frozen=True)
 class GpuJobs:
-    """Starts jobs on the GPU, or on the CPU in a rehearsal; skips the test where DeepSpeed is missing."""
+    """Starts jobs on the GPU, or on the CPU in a rehearsal."""
 
-    def __init__(self) -> None:
-        self._zygote: Zygote | None = None
-
-    def close(self) -> None:
-        """End what runs."""
-        if self._zygote is not None:
-            self._zygote.close()
-
-    @property
-    def zygote(self) -> Zygote:
-        """Made when a test starts the first job."""
-        need(*OF_JOBS)
-        if self._zygote is None:
-            self._zygote = Zygote(with_devices=True)
-        return self._zygote
+    zygote: Zygote
 
     def visible(self, device: str = DEVICE) -> dict[str, str]:
         """What hides the GPUs from a job on the CPU."""

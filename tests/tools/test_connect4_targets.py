@@ -16,8 +16,8 @@ from alphazero.play import lanes as games
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_lane, play
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
-from tests.support.data.made_up_games import game as chess_game
-from tests.support.data.searched_games import grown, row, searched
+from tests.support.data.stores import game as chess_game
+from tests.support.data.stores import grown, row, searched
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 from tools.connect4_targets import (
     BANDS,

@@ -16,10 +16,10 @@ from alphazero.data.formats.importer import import_games
 from alphazero.data.formats.lc0_export import export_lc0
 from alphazero.data.store.schema import SEARCH_NUMBERS
 from alphazero.data.store.store import GameStore
+from tests.support.data.chess_games import Game, chess_row, searched_chess_row
 from tests.support.data.lc0_records import V6, Records, index_of, read, records_of, standard_game
 from tests.support.data.pgn_sources import content
-from tests.support.data.searched_games import chess_row, grown, searched, searched_chess_row
-from tests.support.data.windows import Game
+from tests.support.data.stores import grown, searched
 from tests.support.games.chess_reference import core_move, positions_of
 
 EXACT = [name for name in V6.names or () if name != "probabilities"]

@@ -18,8 +18,8 @@ from alphazero.data.formats.pgn_export import export_pgn
 from alphazero.data.store.growing import GrowingStore
 from alphazero.data.store.store import GameStore
 from alphazero.data.store.writer import row_schema
-from tests.support.data.searched_games import chess_row, grown, searched_chess_row
-from tests.support.data.windows import random_games
+from tests.support.data.chess_games import chess_row, random_games, searched_chess_row
+from tests.support.data.stores import grown
 
 
 def games_in(text: str) -> list[chess.pgn.Game]:

@@ -24,7 +24,7 @@ from alphazero.data.store.growing import GrowingStore
 from alphazero.data.store.store import GameStore
 from alphazero.data.store.writer import row_schema
 from alphazero.games.registry import get_spec
-from tests.support.data.searched_games import searched
+from tests.support.data.stores import searched
 
 CHESS = get_spec("chess")
 CURVE = ValueCurve(1.0, 0.5)

@@ -22,9 +22,8 @@ from alphazero.data.store.store import GameStore, ShardView
 from alphazero.games.registry import get_spec
 from alphazero.settings.data import SampleFilters
 from alphazero.training.ranks.batch import BatchPlan
-from tests.support.data.made_up_games import game, moves_of, write_games
-from tests.support.data.searched_games import searched_chess_row, window_of_rows
-from tests.support.data.windows import random_games
+from tests.support.data.chess_games import random_games, searched_chess_row, window_of_rows
+from tests.support.data.stores import game, moves_of, write_games
 
 CHESS = get_spec("chess")
 LINE = "e4 e5 Nf3 Nc6"

@@ -18,7 +18,7 @@ from alphazero.data.sampling.window import Mixture, Window, sample_ids
 from alphazero.games.batch import Batch, MicroBatch
 from alphazero.games.registry import get_spec, history_fill
 from alphazero.training.ranks.batch import plan_batches
-from tests.support.data.windows import Game, random_games, shard_of, window_of
+from tests.support.data.chess_games import Game, random_games, shard_of, window_of
 from tests.support.games.chess_reference import core_move, identity, positions_of, slow_planes, unpack
 
 CHESS = get_spec("chess")

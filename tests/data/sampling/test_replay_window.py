@@ -7,7 +7,7 @@ import pytest
 
 from alphazero.data.sampling.window import Window, newest_games, window_size
 from alphazero.data.store.store import GameStore
-from tests.support.data.searched_games import grown, row, searched
+from tests.support.data.stores import grown, row, searched
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,8 @@ from alphazero.base.errors import ConfigError, DataError
 from alphazero.data.sampling.loader import Loader, WindowEncoder
 from alphazero.data.sampling.window import Window
 from alphazero.games.registry import get_spec
-from tests.support.data.searched_games import (
-    chess_row,
-    grown,
-    row,
-    searched,
-    searched_chess_row,
-    window_of_rows,
-)
-from tests.support.data.windows import random_games
+from tests.support.data.chess_games import chess_row, random_games, searched_chess_row, window_of_rows
+from tests.support.data.stores import grown, row, searched
 from tests.support.games.chess_reference import core_move, positions_of
 
 CHESS, CONNECT4, TICTACTOE = (get_spec(name) for name in ("chess", "connect4", "tictactoe"))

@@ -11,7 +11,7 @@ from alphazero.data.sampling.loader import WindowEncoder
 from alphazero.data.sampling.window import Mixture, Window, sample_ids
 from alphazero.data.store.store import GameStore
 from alphazero.games.registry import get_spec
-from tests.support.data.windows import random_games, window_of
+from tests.support.data.chess_games import random_games, window_of
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15

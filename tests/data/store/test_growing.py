@@ -23,7 +23,7 @@ from alphazero.data.store.store import MANIFEST_NAME, GameStore
 from alphazero.data.store.writer import encode_shard
 from tests.data.store.test_store import ROWS, write
 from tests.support.data.appending import digest_of, generation
-from tests.support.data.searched_games import batch, row, searched
+from tests.support.data.stores import batch, row, searched
 from tests.support.paths import REPOSITORY
 
 APPENDING = "tests.support.data.appending"

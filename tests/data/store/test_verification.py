@@ -12,7 +12,7 @@ from alphazero.base.errors import DataError
 from alphazero.data.store import verification as module
 from alphazero.data.store.store import GameStore, damaged
 from alphazero.data.store.verification import Verification, default_cache_directory
-from tests.support.data.random_store import write_random_store
+from tests.support.data.stores import write_random_store
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from alphazero.network.weights.open_network import read_weights
 from alphazero.run import checkpoint_files
 from alphazero.training.loop.writer import CheckpointWriter
 from tests.support.jobs.saving import checkpoint_of, write_newest
-from tests.support.paths import SUPPORT
+from tests.support.paths import REPOSITORY
 
-SAVING = SUPPORT / "jobs" / "saving.py"
+SAVING = "tests.support.jobs.saving"
 FIGURES = {"policy_top1": 0.2, "policy_loss": 2.5, "value_mse": 0.4, "composite": 3.5}
 
 
@@ -297,9 +297,8 @@ def test_killed_at_any_instant_the_newest_complete_one_loads(tmp_path):
     """A process that saves, marks and prunes without end, killed again and again."""
     rng = random.Random(5)
     for number in range(5):
-        saving = subprocess.Popen(
-            [sys.executable, str(SAVING), str(tmp_path)], stdout=subprocess.PIPE, text=True
-        )
+        command = [sys.executable, "-m", SAVING, str(tmp_path)]
+        saving = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
         assert saving.stdout is not None
         saving.stdout.readline()
         time.sleep(rng.uniform(0, 0.15))

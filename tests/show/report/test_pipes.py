@@ -11,7 +11,7 @@ import pytest
 
 from alphazero.cli.main import main
 from alphazero.network.weights import checkpoint
-from tests.support.data.random_store import write_random_store
+from tests.support.data.stores import write_random_store
 from tests.support.jobs.saving import checkpoint_of
 from tests.support.report.made_up_runs import supervised_run
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import alphazero._core as _core
 from alphazero.data.store.growing import GrowingStore
 from alphazero.data.store.writer import encode_shard
-from tests.support.data.searched_games import batch, row, searched
+from tests.support.data.stores import batch, row, searched
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from tests.support.games.chess_reference import (
     identity,
     policy_text,
     positions_of,
-    random_move,
+    random_game,
     slow_planes,
 )
 
@@ -110,9 +110,4 @@ def write(path: Path, records: Records) -> Path:
 
 def standard_game(seed: int, max_plies: int = 60, fen: str | None = None) -> chess.Board:
     """A random game with much castling, en passant, promotion and repetition."""
-    rng = random.Random(f"lc0 {seed}")
-    board = chess.Board(fen) if fen else chess.Board()
-    take_back = rng.choice([0.1, 0.4, 0.8])
-    while len(board.move_stack) < max_plies and any(board.legal_moves):
-        board.push(random_move(board, rng, take_back))
-    return board
+    return random_game(random.Random(f"lc0 {seed}"), max_plies, chess.Board(fen or chess.STARTING_FEN))

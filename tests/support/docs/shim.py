@@ -6,14 +6,13 @@ saves seconds of imports for each command; jobs of a launcher then have one rank
 `launch --dry-run` tells.
 """
 
-import json
 import os
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from multiprocessing.connection import Client
 from pathlib import Path
 
 from tests.support.docs.short import is_slow, shortened, with_amounts
@@ -107,13 +106,10 @@ def ask(arguments: list[str]) -> int:
 def answer(arguments: list[str]) -> tuple[int, str]:
     """Exit status and output of `alphazero ARGUMENTS` in a fork of the zygote."""
     variables = {key: value for key, value in os.environ.items() if not key.startswith("DOCS_TEST_")}
-    request = {"arguments": arguments, "directory": str(Path.cwd()), "variables": variables}
-    with socket.socket(socket.AF_UNIX) as channel:
-        channel.connect(os.environ[SOCKET_VARIABLE])
-        channel.sendall(json.dumps(request).encode() + b"\n")
-        with channel.makefile("rb") as stream:
-            reply = json.loads(stream.readline())
-    return reply["status"], reply["output"]
+    with Client(os.environ[SOCKET_VARIABLE]) as channel:
+        channel.send({"directory": Path.cwd(), "arguments": arguments, "variables": variables})
+        status, output = channel.recv()
+    return status, output
 
 
 if __name__ == "__main__":

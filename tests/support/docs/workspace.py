@@ -1,21 +1,18 @@
 """A directory in which the commands of the pages run as in a fresh clone, and what runs them there."""
 
-import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import tempfile
 import threading
-import time
+from multiprocessing.connection import Listener
 from pathlib import Path
 
 from tests.support.docs import shim
 from tests.support.docs.pages import Block
 from tests.support.docs.short import shortened_python
 from tests.support.jobs.jobs import environment
-from tests.support.jobs.zygote import Zygote
+from tests.support.jobs.zygote import Zygote, rank_variables
 from tests.support.paths import REPOSITORY
 
 # What a clone has and commands read; runs/, cache/, stores/ and what else they write stay in the workspace.
@@ -27,7 +24,7 @@ COPIED = ("hostfile",)  # a page writes it anew
 BLOCK = "block.sh"
 TIMEOUT_S = 280.0
 TYPED_TIMEOUT_S = 1500.0  # of blocks that start real jobs one after the other
-PROGRAM = Path(__file__).with_name("alphazero_program.py")
+PROGRAM = Path(sys.executable).with_name("alphazero")
 SCRIPT = """#!{python} -S
 import sys
 sys.path.insert(0, {repository!r})
@@ -100,38 +97,31 @@ class Workspace:
 
     def _serve(self, zygote: Zygote) -> None:
         """Answer the scripts from a thread, one after the other."""
-        path = Path(tempfile.mkdtemp(prefix="docs-")) / "socket"  # the name of a socket must be short
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(path))
-        listener.listen()
-        self._variables[shim.SOCKET_VARIABLE] = str(path)
+        listener = Listener(family="AF_UNIX")
+        self._variables[shim.SOCKET_VARIABLE] = str(listener.address)
 
         def answer_all() -> None:
             while True:
-                channel, _ = listener.accept()
-                with channel, channel.makefile("rb") as stream:
-                    request = json.loads(stream.readline())
-                    channel.sendall(json.dumps(answer(zygote, request)).encode() + b"\n")
+                with listener.accept() as channel:
+                    channel.send(answer(zygote, **channel.recv()))
 
         threading.Thread(target=answer_all, name="docs-workspace", daemon=True).start()
 
 
-def answer(zygote: Zygote, request: dict) -> dict:
+def answer(
+    zygote: Zygote, directory: Path, arguments: list[str], variables: dict[str, str]
+) -> tuple[int, str]:
     """Run what a script asks for; its status and output."""
-    started_s = time.monotonic()
-    job = zygote.start(
-        Path(request["directory"]), 1, request["arguments"], PROGRAM, variables=request["variables"]
-    )
+    no_launcher = dict.fromkeys(rank_variables(0, 1, 0))
+    job = zygote.start(directory, 1, arguments, PROGRAM, {**no_launcher, **variables})
     try:
         (status,) = job.wait(TIMEOUT_S)
     except AssertionError as error:  # it never ended
-        return {"status": 124, "output": str(error)}
+        return 124, str(error)
     output = job.output()
     for path in job.outputs:
         path.unlink()
-    if os.environ.get("DOCS_TEST_TIMES"):
-        print(f"{time.monotonic() - started_s:6.1f} s: {' '.join(request['arguments'])}", file=sys.stderr)
-    return {"status": status, "output": output}
+    return status, output
 
 
 def write_script(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Networks of one block for matches, untrained, each of its seed."""
+"""Networks of one block, untrained, each of its seed."""
 
 from pathlib import Path
 

@@ -128,9 +128,9 @@ def random_start(rng: random.Random) -> chess.Board:
     return chess.Board(board.fen(), chess960=board.chess960)
 
 
-def random_game(rng: random.Random, max_plies: int) -> chess.Board:
-    """A random game from a random start; it ends at mate, stalemate or max_plies."""
-    board = random_start(rng)
+def random_game(rng: random.Random, max_plies: int, start: chess.Board | None = None) -> chess.Board:
+    """A random game from this or a random start; it ends at mate, stalemate or max_plies."""
+    board = random_start(rng) if start is None else start
     take_back = rng.choice([0.1, 0.4, 0.8])
     while len(board.move_stack) < max_plies and any(board.legal_moves):
         board.push(random_move(board, rng, take_back))

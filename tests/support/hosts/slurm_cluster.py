@@ -1,13 +1,10 @@
 """A real SLURM on hosts in namespaces: slurmctld on the first host, a munged and a slurmd on each.
 
-Its programs are those installed; where there are none, those of Debian packages unpacked (dpkg -x) into the
-directory that ALPHAZERO_TEST_SLURM names: munge, libmunge2, slurmctld, slurmd, slurm-client,
-slurm-wlm-basic-plugins, libhwloc15. Daemons, and what they start, end with their hosts.
+Its programs are those installed (make test-packages). Daemons, and what they start, end with their hosts.
 """
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import time
@@ -17,14 +14,8 @@ from pathlib import Path
 
 from tests.support.hosts.hosts import Host, Network
 
-ROOT_VARIABLE = "ALPHAZERO_TEST_SLURM"
-PLACES = ("usr/sbin", "usr/bin", "usr/lib/slurm")
-DAEMONS = {
-    "munged": ("munged",),
-    "slurmctld": ("slurmctld", "slurmctld-wlm"),
-    "slurmd": ("slurmd", "slurmd-wlm"),
-    "slurmstepd": ("slurmstepd", "slurmstepd-wlm"),
-}
+PATH = "/usr/sbin:/usr/bin:/usr/lib/slurm"
+DAEMONS = ("munged", "slurmctld", "slurmd", "slurmstepd")
 COMMANDS = ("salloc", "sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun")
 LIMIT_S = 60.0
 CONFIG = """
@@ -54,54 +45,15 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 
-@dataclass(frozen=True)
-class Installation:
-    """SLURM's programs: daemons and commands by name. root: / where they are installed."""
+def program(name: str) -> str | None:
+    """Where it is installed, by its name or Debian's."""
+    return shutil.which(name, path=PATH) or shutil.which(f"{name}-wlm", path=PATH)
 
-    root: Path
-    programs: dict[str, str]
 
-    @classmethod
-    def find(cls) -> "Installation":
-        """The one installed, else the one unpacked, whatever is missing of it."""
-        installed = cls._below(Path("/"))
-        unpacked = os.environ.get(ROOT_VARIABLE)
-        return cls._below(Path(unpacked)) if installed.missing() and unpacked else installed
-
-    @classmethod
-    def _below(cls, root: Path) -> "Installation":
-        path = os.pathsep.join(str(root / place) for place in PLACES)
-        names = {**DAEMONS, **{command: (command,) for command in COMMANDS}}
-        found = {
-            program: next(filter(None, (shutil.which(name, path=path) for name in choices)), None)
-            for program, choices in names.items()
-        }
-        return cls(root, {program: place for program, place in found.items() if place})
-
-    def missing(self) -> list[str]:
-        """Programs that are not there."""
-        return sorted({*DAEMONS, *COMMANDS} - self.programs.keys())
-
-    def why_not(self) -> str:
-        """Why there can be no cluster here, "" where there can."""
-        missing = ", ".join(self.missing())
-        return missing and f"SLURM is not installed ({missing}), and {ROOT_VARIABLE} names no copy"
-
-    @property
-    def is_unpacked(self) -> bool:
-        """True where programs do not find their libraries and plugins by themselves."""
-        return self.root != Path("/")
-
-    def variables(self) -> dict[str, str]:
-        """What the programs need in their environment."""
-        if not self.is_unpacked:
-            return {}
-        directories = dict.fromkeys(str(library.parent) for library in self.root.rglob("lib*.so*"))
-        return {"LD_LIBRARY_PATH": os.pathsep.join(directories)}
-
-    def configuration(self) -> str:
-        """What slurm.conf says of it."""
-        return f"PluginDir={next(self.root.rglob('auth_munge.so')).parent}\n" if self.is_unpacked else ""
+def why_not() -> str:
+    """Why there can be no cluster here, "" where there can."""
+    missing = [name for name in (*DAEMONS, *COMMANDS) if program(name) is None]
+    return f"SLURM is not installed ({', '.join(missing)})" if missing else ""
 
 
 @dataclass
@@ -109,21 +61,18 @@ class SlurmCluster:
     """A running one, whose nodes are the hosts of a network; its files lie in the network's directory."""
 
     network: Network
-    installation: Installation
     directory: Path
 
     @classmethod
-    def start(cls, network: Network, installation: Installation) -> "SlurmCluster":
+    def start(cls, network: Network) -> "SlurmCluster":
         """Start it and wait until every node takes jobs."""
-        cluster = cls(network, installation, network.directory / "slurm")
+        cluster = cls(network, network.directory / "slurm")
         cluster._configure()
-        if installation.is_unpacked:
-            cluster._wrap_commands()
         for host in network.hosts:
             cluster._start_munged(host)
         cluster._start_daemon(network.hosts[0], "slurmctld", "-D")
         for host in network.hosts:
-            cluster._start_daemon(host, "slurmd", "-D", "-d", installation.programs["slurmstepd"])
+            cluster._start_daemon(host, "slurmd", "-D", "-d", program("slurmstepd"))
         cluster.wait_until(cluster.is_idle, "slurmd")
         return cluster
 
@@ -131,25 +80,13 @@ class SlurmCluster:
         directory, hosts = self.directory, self.network.hosts
         (directory / "state").mkdir(parents=True)
         nodes = [f"NodeName={host.name} NodeAddr={host.address} CPUs=2\n" for host in hosts]
-        text = CONFIG.format(directory=directory, head=hosts[0]) + self.installation.configuration()
+        text = CONFIG.format(directory=directory, head=hosts[0])
         (directory / "slurm.conf").write_text(text + "".join(nodes))
         (directory / "munge.key").touch(mode=0o600)
         (directory / "munge.key").write_bytes(os.urandom(128))
         for host in hosts:
             (directory / f"spool-{host.name}").mkdir()
             host.environment["SLURM_CONF"] = str(directory / "slurm.conf")
-
-    def _wrap_commands(self) -> None:
-        """The user's commands find their own libraries; jobs do not get their path."""
-        directory = self.directory / "bin"
-        directory.mkdir()
-        variables = shlex.join(f"{name}={value}" for name, value in self.installation.variables().items())
-        for name in COMMANDS:
-            program = shlex.quote(self.installation.programs[name])
-            (directory / name).write_text(f'#!/bin/sh\nexec env {variables} {program} "$@"\n')
-            (directory / name).chmod(0o755)
-        for host in self.network.hosts:
-            host.environment["PATH"] = f"{directory}{os.pathsep}{os.environ['PATH']}"
 
     def _start_munged(self, host: Host) -> None:
         private = self.directory / "munge"  # each host's own: munged takes a credential once only
@@ -163,16 +100,8 @@ class SlurmCluster:
         self.wait_until(lambda: subprocess.run(test).returncode == 0, "munged")
 
     def _start_daemon(self, host: Host, name: str, *options: str) -> None:
-        environment = {**os.environ, **self.installation.variables()}
         with (self.directory / f"{name}-{host.name}.said").open("w") as said:
-            host.popen(
-                self.installation.programs[name],
-                *options,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-            )
+            host.popen(program(name), *options, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
 
     @property
     def login(self) -> Host:

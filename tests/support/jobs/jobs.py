@@ -4,7 +4,6 @@ import json
 import os
 import random
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -12,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from alphazero.base.files import complete_lines
+from alphazero.machine.machine import port_is_free
 from alphazero.run.next_command import COMMAND_VARIABLE
 from tests.support.paths import REPOSITORY
 
+TRAIN = REPOSITORY / "train_distributed.py"
 TINY = (
     *("--config", "chess_cpu", "--precision", "fp32"),
     *("--blocks", "2", "--filters", "16", "--se-ratio", "4"),
@@ -40,9 +41,7 @@ def environment(devices: str | None = "", threads: int = 1) -> dict[str, str]:
     return {**kept, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": path, **visible}
 
 
-def command(
-    ranks: int, arguments: Sequence[str], script: Path = REPOSITORY / "train_distributed.py"
-) -> list[str]:
+def command(ranks: int, arguments: Sequence[str], script: Path = TRAIN) -> list[str]:
     """argv of a job of `ranks` processes on this machine (port 0: torchrun picks a free one)."""
     if ranks == 1:
         return [sys.executable, str(script), *arguments]
@@ -73,17 +72,15 @@ def run_job(
     store: Path,
     ranks: int,
     *extra: str,
-    script: Path | None = None,
+    script: Path = TRAIN,
     devices: str | None = "",
     threads: int = 1,
     status: int = 0,
 ) -> str:
     """Run to the end in `directory`; what it printed. Fails the test on another exit status than `status`."""
-    arguments = [*TINY, "--data", str(store), *extra]
-    argv = command(ranks, arguments, *([script] if script else []))
     directory.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        argv,
+        command(ranks, [*TINY, "--data", str(store), *extra], script),
         cwd=directory,
         env=environment(devices, threads),
         preexec_fn=one_core_a_rank(ranks) if devices == "" and threads == 1 else None,
@@ -111,11 +108,6 @@ def state_of(directory: Path, name: str, step: int) -> dict[str, Any]:
 
 def free_port() -> int:
     """A port nobody listens on."""
-    while True:
-        port = random.SystemRandom().choice(PORTS)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("", port))
-            except OSError:
-                continue
-            return port
+    while not port_is_free(port := random.SystemRandom().choice(PORTS)):
+        pass
+    return port

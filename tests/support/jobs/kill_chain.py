@@ -3,6 +3,7 @@
 Black box: only the command line, the run directory and the line `resumed from step N` are looked at.
 """
 
+import contextlib
 import hashlib
 import json
 import random
@@ -85,38 +86,35 @@ class Tally:
         return f"{self.places.total()} kills; hit: {places}; aimed at: {aims}"
 
 
+@dataclass(frozen=True)
 class KillChain:
     """One run directory, killed and resumed by the same command until it is finished."""
 
-    def __init__(
-        self,
-        zygote: Zygote,
-        directory: Path,
-        store: Path,
-        ranks: int,
-        extra: Sequence[str],
-        rng: random.Random,
-    ) -> None:
-        self._zygote = zygote
-        self._directory = directory
-        self._run = directory / RUN
-        self._ranks = ranks
-        self._arguments = [*ARGUMENTS, "--data", str(store), "--keep-checkpoints", str(KEPT), *extra]
-        self._rng = rng
+    zygote: Zygote
+    directory: Path
+    store: Path
+    ranks: int
+    extra: Sequence[str]
+    rng: random.Random
+
+    @property
+    def _run(self) -> Path:
+        return self.directory / RUN
 
     def run(self, reference: Reference, most_kills: int, tally: Tally) -> int:
         """Kill at most so many times, then let it end; the number of kills. Asserts all that must hold."""
+        arguments = [*ARGUMENTS, "--data", str(self.store), "--keep-checkpoints", str(KEPT), *self.extra]
         kills, newest = 0, 0
         while True:
-            job = self._zygote.start(self._directory, self._ranks, self._arguments)
+            job = self.zygote.start(self.directory, self.ranks, arguments)
             started = time.time()
             if kills == most_kills:
-                assert job.wait() == [0] * self._ranks, job.output()[-4000:]
+                assert job.wait() == [0] * self.ranks, job.output()[-4000:]
             else:
                 self._kill(job, reference, newest, tally)
             statuses = job.wait()
             assert_resumed_from(newest, job.output())
-            if statuses == [0] * self._ranks:
+            if statuses == [0] * self.ranks:
                 assert_same_end(self._run, reference)
                 return kills
             assert -9 in statuses, f"ended by itself with {statuses}: {job.output()[-4000:]}"
@@ -127,7 +125,7 @@ class KillChain:
 
     def _kill(self, job: Job, reference: Reference, newest: int, tally: Tally) -> None:
         """At an instant that chance chooses: all ranks at once, or one and a little later the others."""
-        rng = self._rng
+        rng = self.rng
         aim = rng.choices([*AIMS], [*AIMS.values()])[0]
         tally.aims[aim] += 1
         if aim == "any instant":
@@ -138,8 +136,8 @@ class KillChain:
             turn = rng.randrange(1, 3)
             self._wait_for(aim, turn, job)
             time.sleep(rng.uniform(0, 0.02 if aim == "save" else 0.005))
-        if self._ranks > 1 and rng.random() < 0.3:
-            job.kill([rng.randrange(self._ranks)])
+        if self.ranks > 1 and rng.random() < 0.3:
+            job.kill([rng.randrange(self.ranks)])
             sleep_while_running(job, rng.uniform(0, 0.3))
         job.kill()
 
@@ -184,10 +182,8 @@ def names_in(directory: Path) -> list[tuple[str, float]]:
     """Names and times of change, of what does not vanish meanwhile."""
     found = []
     for path in directory.glob("*") if directory.is_dir() else ():
-        try:
+        with contextlib.suppress(FileNotFoundError):
             found.append((path.name, path.stat().st_ctime))
-        except FileNotFoundError:
-            continue
     return found
 
 

@@ -7,15 +7,10 @@ from pathlib import Path
 
 import torch
 
-from alphazero.games.registry import get_spec
-from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint, TrainingState
-from alphazero.network.weights.weights import WeightsFile, write_weights
 from alphazero.run import checkpoint_files
-from alphazero.settings.sections import NetworkConfig
 from alphazero.training.loop.writer import CheckpointWriter
-
-NETWORK = NetworkConfig(game="tictactoe", blocks=1, filters=4)
+from tests.support.evaluation.small_nets import write_small_net
 
 
 def checkpoint_of(step: int, figures: dict[str, float] | None = None) -> Checkpoint:
@@ -25,15 +20,9 @@ def checkpoint_of(step: int, figures: dict[str, float] | None = None) -> Checkpo
     return Checkpoint(state, weights, {"a/exp_avg": torch.ones(3, 2), "step": torch.tensor(float(step))})
 
 
-def write_newest(directory: Path) -> Callable[[Checkpoint], None]:
+def write_newest(directory: Path) -> Callable[[Checkpoint], object]:
     """Writes a weights file before each checkpoint, as a run does."""
-    network = AlphaZeroNet(NETWORK, get_spec("tictactoe"), torch.Generator().manual_seed(0))
-
-    def write(checkpoint: Checkpoint) -> None:
-        file = WeightsFile(NETWORK, network.state_dict(), {"step": checkpoint.state.step})
-        write_weights(directory / "net.pt", file)
-
-    return write
+    return lambda checkpoint: write_small_net(directory / "net.pt", "tictactoe", checkpoint.state.step)
 
 
 def main() -> None:

@@ -5,22 +5,17 @@ with the same arguments and computes the same bits; it can be killed at any inst
 """
 
 import itertools
-import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import Pipe
 from pathlib import Path
-from types import TracebackType
 
-from tests.support.jobs.jobs import TINY, environment, free_port, without_times
-from tests.support.paths import REPOSITORY
-
-TRAIN = REPOSITORY / "train_distributed.py"
+from tests.support.jobs.jobs import TINY, TRAIN, environment, free_port, without_times
 
 
 class Zygote:
@@ -31,9 +26,7 @@ class Zygote:
 
     def __init__(self, with_devices: bool = False) -> None:
         self._with_devices = with_devices
-        ours, theirs = socket.socketpair()
-        self._channel = ours
-        self._received = b""
+        self._channel, theirs = Pipe()
         self._ended: dict[int, int] = {}
         self._numbers = itertools.count(1)
         # Arrow's spare allocator would start a thread; a process that forks must have one only.
@@ -53,20 +46,10 @@ class Zygote:
         theirs.close()
         assert self._receive(60.0) == {"ready": True}
 
-    @property
-    def pid(self) -> int:
-        """Of the process that forks."""
-        return self._process.pid
-
     def __enter__(self) -> "Zygote":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
+    def __exit__(self, *error: object) -> None:
         """End the process, and with it every rank that still runs."""
         self._channel.close()
         self._process.wait(timeout=30)
@@ -77,11 +60,11 @@ class Zygote:
         ranks: int,
         arguments: Sequence[str],
         script: Path = TRAIN,
-        variables: Mapping[str, str] | None = None,
+        variables: Mapping[str, str | None] | None = None,
     ) -> "Job":
         """`python script arguments` on `ranks` ranks in `directory`, a thread each and without GPUs a core.
 
-        variables: further ones of the environment, which come last.
+        variables: further ones of the environment, which come last; None for one that must not be there.
         """
         directory.mkdir(parents=True, exist_ok=True)
         cores, port, number = sorted(os.sched_getaffinity(0)), free_port(), next(self._numbers)
@@ -97,7 +80,7 @@ class Zygote:
             for rank, output in enumerate(outputs)
         ]
         request = {"directory": str(directory), "script": str(script), "arguments": list(arguments)}
-        self._send({**request, "ranks": tasks})
+        self._channel.send({**request, "ranks": tasks})
         while "started" not in (message := self._receive(30.0)):
             self._note(message)
         return Job(self, message["started"], outputs)
@@ -120,7 +103,7 @@ class Zygote:
 
     def signal(self, pids: Sequence[int], number: int) -> None:
         """Send a signal to ranks that have not ended."""
-        self._send({"kill": [pid for pid in pids if pid not in self._ended], "signal": number})
+        self._channel.send({"kill": [pid for pid in pids if pid not in self._ended], "signal": number})
 
     def ended(self, pids: Sequence[int], timeout_s: float) -> dict[int, int]:
         """Exit statuses (-signal where one killed it) of those that end within the time."""
@@ -135,21 +118,13 @@ class Zygote:
     def _note(self, message: dict) -> None:
         self._ended[message["ended"]] = message["status"]
 
-    def _send(self, message: dict) -> None:
-        self._channel.sendall(json.dumps(message).encode() + b"\n")
-
     def _receive(self, timeout_s: float) -> dict:
-        self._channel.settimeout(max(timeout_s, 1e-6))
-        while b"\n" not in self._received:
-            try:
-                data = self._channel.recv(1 << 16)
-            except BlockingIOError as error:
-                raise TimeoutError from error
-            if not data:
-                raise RuntimeError(f"the zygote ended with status {self._process.wait()}")
-            self._received += data
-        line, self._received = self._received.split(b"\n", 1)
-        return json.loads(line)
+        if not self._channel.poll(timeout_s):
+            raise TimeoutError
+        try:
+            return self._channel.recv()
+        except (EOFError, ConnectionError):
+            raise RuntimeError(f"the zygote ended with status {self._process.wait()}") from None
 
 
 @dataclass

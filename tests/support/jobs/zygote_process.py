@@ -1,20 +1,20 @@
 """A process that has imported torch (for the CPU: and DeepSpeed) once and forks the ranks of test jobs.
 
-zygote.py starts it and speaks JSON lines with it over a socket pair. Nothing survives it: it ends when
-the socket closes, and the kernel ends its ranks with it.
+zygote.py starts it and tells it over a pipe what to do. Nothing survives it: it ends when the pipe closes,
+and the kernel ends its ranks with it.
 """
 
+import contextlib
 import ctypes
 import gc
 import importlib
-import json
 import os
 import runpy
-import selectors
 import signal
 import socket
 import sys
 import traceback
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
@@ -55,63 +55,47 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def serve(channel: socket.socket) -> dict[str, Any] | None:
+def serve(channel: Connection) -> dict[str, Any] | None:
     """Fork ranks as asked and tell of their ends; in a rank, what it must do; None at the end."""
     own_pid = os.getpid()
     woken, waker = socket.socketpair()
-    for end in (woken, waker):
-        end.setblocking(False)
+    waker.setblocking(False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(waker.fileno())
-    selector = selectors.DefaultSelector()
-    selector.register(channel, selectors.EVENT_READ)
-    selector.register(woken, selectors.EVENT_READ)
-    received = b""
     while True:
-        for key, _ in selector.select():
-            if key.fileobj is woken:
-                woken.recv(4096)
-                report_ended(channel)
-                continue
-            data = channel.recv(1 << 16)
-            if not data:
-                return None
-            *lines, received = (received + data).split(b"\n")
-            for request in map(json.loads, lines):
-                if "kill" in request:
-                    for pid in request["kill"]:
-                        os.kill(pid, request["signal"])
-                    continue
-                pids = []
-                for rank in request["ranks"]:
-                    pid = os.fork()
-                    if pid == 0:
-                        signal.set_wakeup_fd(-1)
-                        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                        selector.close()
-                        for end in (channel, woken, waker):
-                            end.close()
-                        die_with_parent(own_pid)
-                        return {**request, **rank}
-                    pids.append(pid)
-                tell(channel, {"started": pids})
-
-
-def report_ended(channel: socket.socket) -> None:
-    """Tell of every rank that has ended; until then its number is not used again."""
-    while True:
+        ready = wait([channel, woken])
+        if woken in ready:
+            woken.recv(4096)
+            report_ended(channel)
+        if channel not in ready:
+            continue
         try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
-        tell(channel, {"ended": pid, "status": os.waitstatus_to_exitcode(status)})
+            request = channel.recv()
+        except (EOFError, ConnectionError):
+            return None
+        for pid in request.get("kill", ()):
+            with contextlib.suppress(ProcessLookupError):  # its end has been told
+                os.kill(pid, request["signal"])
+        pids = []
+        for rank in request.get("ranks", ()):
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for end in (channel, woken, waker):
+                    end.close()
+                die_with_parent(own_pid)
+                return {**request, **rank}
+            pids.append(pid)
+        if pids:
+            channel.send({"started": pids})
 
 
-def tell(channel: socket.socket, message: dict[str, Any]) -> None:
-    """One line to the test."""
-    channel.sendall(json.dumps(message).encode() + b"\n")
+def report_ended(channel: Connection) -> None:
+    """Tell of every rank that has ended; until then its number is not used again."""
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            channel.send({"ended": ended[0], "status": os.waitstatus_to_exitcode(ended[1])})
 
 
 def run_rank(task: dict[str, Any], can_continue: bool) -> int:
@@ -133,7 +117,7 @@ def run_rank(task: dict[str, Any], can_continue: bool) -> int:
         os.dup2(file, descriptor)
         os.close(file)
     os.environ.clear()
-    os.environ.update(task["environment"])
+    os.environ.update((name, value) for name, value in task["environment"].items() if value is not None)
     script = Path(task["script"])
     if not can_continue or sys.modules["torch"].cuda._is_in_bad_fork():
         os.execve(sys.executable, [sys.executable, str(script), *task["arguments"]], os.environ)
@@ -154,8 +138,8 @@ def run_rank(task: dict[str, Any], can_continue: bool) -> int:
 if __name__ == "__main__":
     die_with_parent(int(sys.argv[2]))
     is_alone = import_what_ranks_need()
-    socket_to_test = socket.socket(fileno=int(sys.argv[1]))
-    tell(socket_to_test, {"ready": True})
-    rank_task = serve(socket_to_test)
+    to_test = Connection(int(sys.argv[1]))
+    to_test.send({"ready": True})
+    rank_task = serve(to_test)
     if rank_task is not None:
         end_process(run_rank(rank_task, is_alone))

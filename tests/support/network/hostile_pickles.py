@@ -33,6 +33,11 @@ def key_value(key: bytes, value: bytes) -> bytes:
     return key + value + b"s"
 
 
+def at_a(value: bytes) -> bytes:
+    """Set in the dict under the key a."""
+    return key_value(text("a"), value)
+
+
 def numbers(values: tuple[int, ...]) -> bytes:
     """A tuple."""
     return b"(" + b"".join(map(number, values)) + b"t"
@@ -60,42 +65,34 @@ def colliding_keys(count: int) -> bytes:
 
 
 PAIRS = b"ccollections\nOrderedDict\n(]" + doubled(40) + b"N\x86atR"
-# By name the steps, and what the reader answers.
-HOSTILE: dict[str, tuple[bytes, str]] = {
-    "nested-key": (START + key_value(doubled(40), b"N") + END, "in two places"),
-    "nested-value": (START + key_value(text("magic"), doubled(40)) + END, "in two places"),
-    "nested-pairs": (START + key_value(text("a"), PAIRS) + END, "in two places"),
-    "pairs": (START + key_value(text("a"), b"ccollections\nOrderedDict\n(](Nta" + b"tR") + END, "a call"),
-    "attributes": (
-        START + key_value(text("a"), b"ccollections\nOrderedDict\n)R](Ntab") + END,
-        "attributes that are a list",
-    ),
-    "tuple-key": (START + key_value(b")", b"N") + END, "a key that is a tuple"),
-    "float-key": (START + key_value(b"G" + bytes(8), b"N") + END, "a key that is float"),
-    "colliding-keys": (START + colliding_keys(100_000) + END, "a key that is int"),
-    "memo": (START + b"r" + struct.pack("<I", (1 << 28) - 1) + END, "place 268435455 of the memo"),
-    "empty-memo": (START + b"j" + struct.pack("<I", 7) + END, "place 7 of the memo"),
-    "deep-lists": (START + key_value(text("a"), b"]" * 200_000 + b"a" * 199_999) + END, "nested more than"),
-    "deep-tuples": (START + key_value(text("a"), b"N" + b"\x85" * 200_000) + END, "nested more than"),
-    "marks": (START + b"(" * 400_000 + b"u" * 400_000 + END, "damaged or truncated"),
-    "grown-storage": (
-        START + key_value(text("a"), tensor((1 << 40,), (1,))) + END,
-        "expected one within its storage of 2",
-    ),
-    "many-sizes": (START + key_value(text("a"), tensor((1,) * 100_000, (1,) * 100_000)) + END, "sizes"),
-    "huge-storage": (
-        START + key_value(text("a"), tensor((1,), (1,), numel=1 << 40)) + END,
-        "data/0: 8 bytes, expected 4398046511104",
-    ),
-    "huge-number": (START + key_value(text("a"), b"\x8b\0\0\x10\0" + b"\x7f" * (1 << 20)) + END, "LONG4"),
-    "digits": (START + key_value(text("a"), b"L" + b"7" * 1_000_000 + b"L\n") + END, "damaged or"),
-    "bytes": (START + key_value(text("a"), b"\x8e" + struct.pack("<Q", 1 << 40)) + END, "damaged or"),
-    "set": (START + key_value(text("a"), b"\x8f") + END, "step EMPTY_SET"),
+# By name the steps after an empty dict, and what the reader answers.
+STEPS: dict[str, tuple[bytes, str]] = {
+    "nested-key": (key_value(doubled(40), b"N"), "in two places"),
+    "nested-value": (key_value(text("magic"), doubled(40)), "in two places"),
+    "nested-pairs": (at_a(PAIRS), "in two places"),
+    "pairs": (at_a(b"ccollections\nOrderedDict\n(](Nta" + b"tR"), "a call"),
+    "attributes": (at_a(b"ccollections\nOrderedDict\n)R](Ntab"), "attributes that are a list"),
+    "tuple-key": (key_value(b")", b"N"), "a key that is a tuple"),
+    "float-key": (key_value(b"G" + bytes(8), b"N"), "a key that is float"),
+    "colliding-keys": (colliding_keys(100_000), "a key that is int"),
+    "memo": (b"r" + struct.pack("<I", (1 << 28) - 1), "place 268435455 of the memo"),
+    "empty-memo": (b"j" + struct.pack("<I", 7), "place 7 of the memo"),
+    "deep-lists": (at_a(b"]" * 200_000 + b"a" * 199_999), "nested more than"),
+    "deep-tuples": (at_a(b"N" + b"\x85" * 200_000), "nested more than"),
+    "marks": (b"(" * 400_000 + b"u" * 400_000, "damaged or truncated"),
+    "grown-storage": (at_a(tensor((1 << 40,), (1,))), "expected one within its storage of 2"),
+    "many-sizes": (at_a(tensor((1,) * 100_000, (1,) * 100_000)), "sizes"),
+    "huge-storage": (at_a(tensor((1,), (1,), numel=1 << 40)), "data/0: 8 bytes, expected 4398046511104"),
+    "huge-number": (at_a(b"\x8b\0\0\x10\0" + b"\x7f" * (1 << 20)), "LONG4"),
+    "digits": (at_a(b"L" + b"7" * 1_000_000 + b"L\n"), "damaged or"),
+    "bytes": (at_a(b"\x8e" + struct.pack("<Q", 1 << 40)), "damaged or"),
+    "set": (at_a(b"\x8f"), "step EMPTY_SET"),
     "many-tensors": (
-        START + b"(" + b"".join(text(str(place)) + tensor((2,), (1,)) for place in range(9_000)) + b"u" + END,
+        b"(" + b"".join(text(str(place)) + tensor((2,), (1,)) for place in range(9_000)) + b"u",
         "magic",
     ),
 }
+HOSTILE = {name: (START + steps + END, answer) for name, (steps, answer) in STEPS.items()}
 
 
 def random_pickle(random: Random) -> bytes:
@@ -103,24 +100,9 @@ def random_pickle(random: Random) -> bytes:
     if random.randrange(3) == 0:
         return random.choice(list(HOSTILE.values()))[0]
     steps = (
-        *(
-            b"N",
-            b"\x88",
-            b"\x89",
-            b"K\x01",
-            b"K\x02",
-            b"]",
-            b"}",
-            b")",
-            b"(",
-            b"a",
-            b"e",
-            b"s",
-            b"u",
-            b"t",
-            b"R",
-        ),
-        *(b"b", b"Q", b"\x85", b"\x86", b"\x87", text("a"), text("storage"), text("0"), text("cpu")),
+        *(b"N", b"\x88", b"\x89", b"K\x01", b"K\x02", b"]", b"}", b")", b"(", b"a", b"e", b"s", b"u"),
+        *(b"t", b"R", b"b", b"Q", b"\x85", b"\x86", b"\x87"),
+        *(text("a"), text("storage"), text("0"), text("cpu")),
         *(b"ccollections\nOrderedDict\n", b"ctorch\nFloatStorage\n", b"ctorch._utils\n_rebuild_tensor_v2\n"),
         *(tensor((2,), (1,)), numbers((2, 3)), doubled(3), number(2**61 - 1), number(1 << 40)),
     )

@@ -101,25 +101,9 @@ def policy_fields(head: nn.Module, *, bias_style: bool, planes: int) -> list[tup
 
 def network_format(**changes: int) -> bytes:
     """NetworkFormat of a classical-input SE tower with convolutional policy, WDL and no moves left."""
-    fields = {
-        "input": 1,
-        "output": 2,
-        "network": 3,
-        "policy": 4,
-        "value": 5,
-        "moves_left": 6,
-        "activation": 7,
-    }
-    values = {
-        "input": 1,
-        "output": 2,
-        "network": 4,
-        "policy": 2,
-        "value": 2,
-        "moves_left": 0,
-        "activation": 0,
-    }
-    return message(*((fields[name], value) for name, value in {**values, **changes}.items()))
+    names = ("input", "output", "network", "policy", "value", "moves_left", "activation")
+    values = {**dict(zip(names, (1, 2, 4, 2, 2, 0, 0), strict=True)), **changes}
+    return message(*((names.index(name) + 1, value) for name, value in values.items()))
 
 
 def net_file(

@@ -1,12 +1,13 @@
-"""What the search tests share: evaluators that are pure functions of a position, the core behind the face of
-the reference, lines of play by text, and a search run to its end."""
+"""What the search tests share: evaluators that are pure functions of a position, settings for the core, lines
+of play by text, and a search run to its end."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,38 +15,14 @@ from numpy.typing import NDArray
 import alphazero._core as _core
 from alphazero.games.core_types import Line
 from alphazero.games.registry import get_game, make_line
-from tests.support.search.reference import Dump, ReferenceSearch, Result
 from tests.support.search.reference_rules import Settings
 
 Leaves = tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]
 Evaluation = tuple[NDArray[np.float32], NDArray[np.float32]]
+Evaluator = Callable[[Leaves], Evaluation]  # logits of the legal moves, and win, draw, loss
+Search = Any  # one of the core's, or a ReferenceSearch
 
 FILL = _core.HistoryFill.FEN_ONLY
-
-
-class Search(Protocol):
-    """What the core's searches and the reference can do."""
-
-    @property
-    def done(self) -> bool: ...
-
-    def start(self, line: Line, noise: NDArray[np.float64] | None) -> None: ...
-
-    def collect(self, fill: _core.HistoryFill) -> Leaves: ...
-
-    def apply(self, legal_logits: NDArray[np.float32], wdl: NDArray[np.float32]) -> None: ...
-
-    def advance(self, move: int, noise: NDArray[np.float64] | None) -> None: ...
-
-    def nodes(self) -> Dump: ...
-
-    def result(self, temperature: float, draw: float) -> Result: ...
-
-
-class Evaluator(Protocol):
-    """A network: leaves to float32 logits of the legal moves and win, draw, loss."""
-
-    def __call__(self, leaves: Leaves) -> Evaluation: ...
 
 
 @dataclass(frozen=True)
@@ -102,52 +79,19 @@ def uniform_evaluator(leaves: Leaves) -> Evaluation:
     return np.zeros(len(index), np.float32), wdl
 
 
-@dataclass
-class CoreSearch:
-    """The core's search of one position with the names and types of the reference."""
-
-    inner: Any  # one of the core's
-
-    @property
-    def done(self) -> bool:
-        return self.inner.done
-
-    def start(self, line: Line, noise: NDArray[np.float64] | None) -> None:
-        self.inner.start(line, noise)
-
-    def collect(self, fill: _core.HistoryFill) -> Leaves:
-        return self.inner.collect(fill)
-
-    def apply(self, legal_logits: NDArray[np.float32], wdl: NDArray[np.float32]) -> None:
-        self.inner.apply(legal_logits, wdl)
-
-    def advance(self, move: int, noise: NDArray[np.float64] | None) -> None:
-        self.inner.advance(move, noise)
-
-    def nodes(self) -> Dump:
-        dumped = self.inner.nodes()
-        return Dump(**{name.name: dumped[name.name] for name in dataclasses.fields(Dump)})
-
-    def result(self, temperature: float, draw: float) -> Result:
-        found = self.inner.result(temperature, draw)
-        return Result(**{name.name: getattr(found, name.name) for name in dataclasses.fields(Result)})
-
-
 def core_settings(settings: Settings) -> _core.SearchSettings:
     """The same settings for the core."""
     core = _core.SearchSettings()
     for name, value in dataclasses.asdict(settings).items():
         if name == "algorithm":
-            value = {"puct": _core.SearchAlgorithm.PUCT, "gumbel": _core.SearchAlgorithm.GUMBEL}[value]
+            value = getattr(_core.SearchAlgorithm, value.upper())
         setattr(core, name, value)
     return core
 
 
-def make_search(kind: Literal["core", "reference"], line: Line, settings: Settings) -> Search:
-    """A search for the line's game, not started yet."""
-    if kind == "reference":
-        return ReferenceSearch(settings)
-    return CoreSearch(get_game(line.NAME).core.search(core_settings(settings)))
+def core_search(line: Line, settings: Settings) -> Search:
+    """The core's search for the line's game, not started yet; the reference answers to the same calls."""
+    return get_game(line.NAME).core.search(core_settings(settings))
 
 
 def line_of(game: str, start: str | None = None, moves: str = "") -> Line:

@@ -9,6 +9,7 @@ ascending order of policy index, values are from the point of view of the side t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,6 @@ from tests.support.search.reference_rules import (
     choose_gumbel_inner,
     choose_gumbel_root,
     choose_puct,
-    first_best,
     gumbel_scores,
     improved_logits,
     ordered_sum,
@@ -52,22 +52,6 @@ class Result:
     orig_d: float
     visits: int
     proven: int
-
-
-@dataclass(frozen=True)
-class Dump:
-    """All nodes in order of creation, as the core's nodes() gives them."""
-
-    parent: NDArray[np.int32]
-    parent_edge: NDArray[np.int32]
-    edge_offset: NDArray[np.int32]
-    move: NDArray[np.uint16]
-    index: NDArray[np.int32]
-    prior: NDArray[np.float32]
-    visits: NDArray[np.int32]
-    value_sum: NDArray[np.float64]
-    proven: NDArray[np.int8]
-    value: NDArray[np.float64]  # v: what the network said; 0 where it was never asked
 
 
 @dataclass
@@ -224,23 +208,23 @@ class ReferenceSearch:
         self.root, self.created = child, list(kept.values())
         self._take_noise(noise)
 
-    def nodes(self) -> Dump:
-        """The whole tree, in order of creation."""
+    def nodes(self) -> dict[str, NDArray[Any]]:
+        """The whole tree, in order of creation; value: what the network said, 0 where it was never asked."""
         number = {id(node): place for place, node in enumerate(self.created)}
         edges = [edge for node in self.created for edge in node.edges]
         parents = [-1 if node.parent is None else number[id(node.parent)] for node in self.created]
-        return Dump(
-            parent=np.array(parents, np.int32),
-            parent_edge=np.array([node.parent_edge for node in self.created], np.int32),
-            edge_offset=np.cumsum([0] + [len(node.edges) for node in self.created], dtype=np.int32),
-            move=np.array([edge.move for edge in edges], np.uint16),
-            index=np.array([edge.index for edge in edges], np.int32),
-            prior=np.array([edge.prior for edge in edges], np.float32),
-            visits=np.array([edge.visits for edge in edges], np.int32),
-            value_sum=np.array([edge.value_sum for edge in edges], np.float64),
-            proven=np.array([_proven_code(node) for node in self.created], np.int8),
-            value=np.array([node.value for node in self.created], np.float64),
-        )
+        return {
+            "parent": np.array(parents, np.int32),
+            "parent_edge": np.array([node.parent_edge for node in self.created], np.int32),
+            "edge_offset": np.cumsum([0] + [len(node.edges) for node in self.created], dtype=np.int32),
+            "move": np.array([edge.move for edge in edges], np.uint16),
+            "index": np.array([edge.index for edge in edges], np.int32),
+            "prior": np.array([edge.prior for edge in edges], np.float32),
+            "visits": np.array([edge.visits for edge in edges], np.int32),
+            "value_sum": np.array([edge.value_sum for edge in edges], np.float64),
+            "proven": np.array([_proven_code(node) for node in self.created], np.int8),
+            "value": np.array([node.value for node in self.created], np.float64),
+        }
 
     def _allowed(self) -> list[int]:
         """Numbers of the root's edges that may be played."""
@@ -268,9 +252,9 @@ class ReferenceSearch:
             most = max(self.root.edges[number].visits for number in allowed)
             scores = gumbel_scores(self.root, self.settings, self._gumbels())
             candidates = [number for number in allowed if self.root.edges[number].visits == most]
-            return first_best(candidates, scores.__getitem__)
+            return max(candidates, key=scores.__getitem__)
         if temperature == 0:
-            return allowed[first_best(range(len(allowed)), policy.__getitem__)]
+            return allowed[max(range(len(allowed)), key=policy.__getitem__)]
         largest = max(policy)  # its power is 1, so that a small temperature does not make all of them 0
         powers = [(share / largest) ** (1 / temperature) for share in policy]
         wanted = draw * ordered_sum(powers)
@@ -288,7 +272,7 @@ class ReferenceSearch:
         policy = self._policy(allowed)
         root_q = root.mean_value if root.proven is None else float(root.proven)
         root_d = root.mean_draw if root.proven is None else float(root.proven == 0)
-        best = root.edges[allowed[first_best(range(len(allowed)), policy.__getitem__)]]
+        best = root.edges[allowed[max(range(len(allowed)), key=policy.__getitem__)]]
         full = np.zeros(len(root.edges), np.float64)
         full[allowed] = policy
         return Result(

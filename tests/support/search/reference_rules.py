@@ -5,8 +5,10 @@ Values are from the point of view of a node's mover, sums run in edge order and 
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,11 +48,6 @@ class Edge:
     exact: int | None = None  # with proofs: value of a proven child, as the edge's own node sees it
 
     @property
-    def lost(self) -> bool:
-        """Does this move lead to a child that is proven won (for the other side)?"""
-        return self.exact == -1
-
-    @property
     def started(self) -> int:
         """n(a) + o(a)."""
         return self.visits + self.waiting
@@ -88,24 +85,12 @@ class Node:
 
     def playable(self) -> list[int]:
         """Numbers of the edges that are not proven lost."""
-        return [number for number, edge in enumerate(self.edges) if not edge.lost]
+        return [number for number, edge in enumerate(self.edges) if edge.exact != -1]
 
 
 def ordered_sum(numbers: Sequence[float]) -> float:
     """Left to right from 0 (the built-in sum compensates rounding in newer Pythons)."""
-    total = 0.0
-    for number in numbers:
-        total += number
-    return total
-
-
-def first_best(candidates: Sequence[int], score: Callable[[int], float]) -> int:
-    """The candidate with the largest score, the first of them in a tie."""
-    best = candidates[0]
-    for candidate in candidates[1:]:
-        if score(candidate) > score(best):
-            best = candidate
-    return best
+    return functools.reduce(operator.add, numbers, 0.0)
 
 
 def softmax(logits: Sequence[float]) -> list[float]:
@@ -162,7 +147,7 @@ def choose_puct(node: Node, settings: Settings, is_root: bool, forced: bool) -> 
         edge = node.edges[number]
         return puct_value(edge, unvisited) + exploration(settings, edge.prior, total, edge.started)
 
-    return first_best(node.playable(), score)
+    return max(node.playable(), key=score)  # the first of those with the largest score
 
 
 def completed_values(node: Node) -> list[float]:
@@ -201,9 +186,7 @@ def improved_logits(node: Node, settings: Settings) -> list[float]:
 def choose_gumbel_inner(node: Node, settings: Settings) -> int:
     """Number of the edge that Gumbel walks below the root."""
     policy, total = softmax(improved_logits(node, settings)), node.visits
-    return first_best(
-        node.playable(), lambda number: policy[number] - node.edges[number].visits / (1 + total)
-    )
+    return max(node.playable(), key=lambda number: policy[number] - node.edges[number].visits / (1 + total))
 
 
 def gumbel_scores(root: Node, settings: Settings, gumbels: Sequence[float]) -> list[float]:
@@ -218,7 +201,7 @@ def choose_gumbel_root(root: Node, settings: Settings, gumbels: Sequence[float])
     playable = root.playable()
     candidates = [number for number in playable if root.edges[number].visits == wanted] or playable
     scores = gumbel_scores(root, settings, gumbels)
-    return first_best(candidates, scores.__getitem__)
+    return max(candidates, key=scores.__getitem__)
 
 
 def prove(node: Node) -> None:
@@ -233,7 +216,7 @@ def prove(node: Node) -> None:
 def pruned_visits(root: Node, settings: Settings, allowed: Sequence[int]) -> list[int]:
     """Visits of the allowed edges without those that were only forced."""
     total = root.visits
-    best = first_best(allowed, lambda number: root.edges[number].visits)
+    best = max(allowed, key=lambda number: root.edges[number].visits)
 
     def score(edge: Edge, visits: int) -> float:
         return puct_value(edge, 0.0) + exploration(settings, edge.prior, total, visits)

@@ -39,7 +39,8 @@ class DrivenEngine:
         self.error: BaseException | None = None
         self._seen = 0
         self._news = threading.Condition()
-        read, self._write = os.pipe()
+        read, write = os.pipe()
+        self._to_engine = os.fdopen(write, "w", encoding="utf-8")
         self.engine = UciEngine("test engine", "first", open_network, self._take, given)
         self._input = os.fdopen(read, "rb")
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -64,15 +65,11 @@ class DrivenEngine:
             self._news.notify_all()
 
     def send(self, *lines: str) -> None:
-        data = "".join(f"{line}\n" for line in lines).encode()
-        while data:
-            data = data[os.write(self._write, data) :]
+        print(*lines, sep="\n", file=self._to_engine, flush=True)
 
     def close(self) -> None:
         """The end of its input."""
-        if self._write >= 0:
-            os.close(self._write)
-        self._write = -1
+        self._to_engine.close()
 
     def join(self) -> None:
         self._thread.join(PATIENCE_S)

@@ -11,7 +11,7 @@ from alphazero.games.registry import get_spec, make_line
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.sections import NetworkConfig
-from tests.support.data.random_store import write_random_store
+from tests.support.data.stores import write_random_store
 from tests.support.gpu import DEVICE, LIMIT_S, PRECISIONS, REHEARSAL, on_cuda, on_gpu
 from tests.support.jobs.jobs import state_of, step_lines
 from tests.support.paths import SUPPORT
@@ -175,9 +175,9 @@ def test_a_gpu_that_fills_up_during_training_is_answered_by_smaller_micro_batche
     tmp_path, random_store, gpu_jobs, monkeypatch
 ):
     """The allocator itself refuses in step 4: 1,024 positions of 4x128 want more than 64 MiB."""
-    monkeypatch.setenv("SPARE_MIB", "64")
+    monkeypatch.setenv("DISTURBANCE", "spare:64")
     large = ("--blocks", "4", "--filters", "128", "--batch-size", "1024", "--micro-batch-size", "1024")
-    script = SUPPORT / "jobs" / "tight_memory.py"
+    script = SUPPORT / "jobs" / "disturbed.py"
     output = gpu_jobs.run(tmp_path, random_store, "--steps", "6", *large, script=script)
     assert "changed arithmetic: out of device memory on rank 0 in step 4: micro-batches of " in output
     assert [line["step"] for line in step_lines(tmp_path)] == list(range(1, 7))

@@ -7,7 +7,7 @@ import pytest
 from tests.support.jobs.jobs import TINY
 from tests.support.paths import SUPPORT
 
-SCRIPT = SUPPORT / "jobs" / "one_bit_flipped.py"
+SCRIPT = SUPPORT / "jobs" / "disturbed.py"
 TENSOR = "value.hidden.weight"
 INTERVAL = 3
 ARGUMENTS = (
@@ -22,8 +22,8 @@ def diverged(zygote, tmp_path, random_store, monkeypatch):
     """A job in which one bit flips: its exit statuses and what it said."""
 
     def run(ranks: int, stage: int, odd: int, step: int) -> tuple[list[int], str]:
-        monkeypatch.setenv("FLIPPED_RANK", str(odd))
-        monkeypatch.setenv("FLIPPED_STEP", str(step))
+        monkeypatch.setenv("DISTURBED_RANK", str(odd))
+        monkeypatch.setenv("DISTURBANCE", f"flip:{step}")
         arguments = [*ARGUMENTS, "--data", str(random_store), "--zero-stage", str(stage)]
         job = zygote.start(tmp_path, ranks, arguments, script=SCRIPT)
         return job.wait(), job.output()

@@ -18,7 +18,7 @@ from tests.support.jobs.jobs import TINY
 from tests.support.jobs.zygote import TRAIN, Zygote
 from tests.support.paths import SUPPORT
 
-LEAKING = SUPPORT / "jobs" / "leaking.py"
+DISTURBED = SUPPORT / "jobs" / "disturbed.py"
 EVERY, WARM_UP = 100, 1000
 MEMORY_BOUND = 1024.0
 COUNT_BOUND = 1 / 2000
@@ -121,6 +121,6 @@ def test_five_thousand_steps_need_what_the_first_thousand_need(zygote, tmp_path,
     ("leak", "culprit"), {"memory": "memory_bytes", "files": "files", "threads": "threads"}.items()
 )
 def test_a_leak_is_found(zygote, tmp_path, random_store, monkeypatch, leak, culprit):
-    monkeypatch.setenv("LEAK", leak)
-    (growth,) = watch(zygote, tmp_path, random_store, 1, 2500, script=LEAKING)
+    monkeypatch.setenv("DISTURBANCE", f"leak:{leak}")
+    (growth,) = watch(zygote, tmp_path, random_store, 1, 2500, script=DISTURBED)
     assert culprit in growth.culprits(), growth

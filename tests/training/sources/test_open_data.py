@@ -13,7 +13,7 @@ from alphazero.settings.sections import TrainingConfig
 from alphazero.settings.self_play import SelfPlayConfig
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.sources.given_games import open_data
-from tests.support.data.made_up_games import game, write_games
+from tests.support.data.stores import game, write_games
 
 pytestmark = pytest.mark.usefixtures("lone_runtime")
 

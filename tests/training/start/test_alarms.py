@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from alphazero.base.files import complete_lines
-from tests.support.data.random_store import write_random_store
+from tests.support.data.stores import write_random_store
 from tests.support.jobs.zygote import Job
 from tests.support.paths import SUPPORT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-SCRIPT = SUPPORT / "jobs" / "alarming.py"
+SCRIPT = SUPPORT / "jobs" / "disturbed.py"
 TINY = (
     *("--config", "chess_cpu", "--blocks", "2", "--filters", "16", "--se-ratio", "4", "--device", "cpu"),
     *("--batch-size", "128", "--micro-batch-size", "32", "--no-tensorboard", "--run-name", "job"),
@@ -75,6 +75,12 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+@pytest.fixture(autouse=True)
+def short_intervals(monkeypatch):
+    """Alarms need seconds, not minutes."""
+    monkeypatch.setenv("SHORTEST_INTERVAL_S", "1")
 
 
 @pytest.fixture

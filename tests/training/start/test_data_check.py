@@ -13,7 +13,7 @@ from alphazero.data.store.store import GameStore
 from alphazero.data.store.verification import Verification
 from alphazero.run.directory import RunDirectory
 from alphazero.training.start.agreement import DataCheck
-from tests.support.data.random_store import write_random_store
+from tests.support.data.stores import write_random_store
 from tests.support.jobs.jobs import run_job
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import GameStore
-from tests.support.data.random_store import write_random_store
+from tests.support.data.stores import write_random_store
 from tests.support.jobs.jobs import step_lines
 
 

@@ -6,7 +6,7 @@ from tests.support.jobs.jobs import run_job, step_lines
 from tests.support.paths import SUPPORT
 
 STEPS = "50"
-SHIFTED = SUPPORT / "jobs" / "shifted_by_one.py"
+DISTURBED = SUPPORT / "jobs" / "disturbed.py"
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +42,10 @@ def test_every_zero_stage_trains_what_one_rank_trains(zygote, tmp_path, random_s
 
 
 def test_data_shifted_by_one_sample_does_not_pass_for_the_same_training(
-    zygote, tmp_path, random_store, one_rank
+    zygote, tmp_path, random_store, one_rank, monkeypatch
 ):
-    zygote.run_job(tmp_path, random_store, 2, "--steps", STEPS, script=SHIFTED)
+    monkeypatch.setenv("DISTURBANCE", "shift")
+    zygote.run_job(tmp_path, random_store, 2, "--steps", STEPS, script=DISTURBED)
     with pytest.raises(AssertionError):
         assert_same_training(step_lines(tmp_path), one_rank)
     shifted = step_lines(tmp_path)

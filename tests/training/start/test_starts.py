@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from alphazero.network.weights.open_network import read_weights
-from tests.support.data.random_store import write_random_store
+from tests.support.data.stores import write_random_store
 from tests.support.jobs.jobs import TINY, step_lines
 
 ARGUMENTS = ("--steps", "4", "--checkpoint-interval", "2")

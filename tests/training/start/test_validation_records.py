@@ -5,7 +5,7 @@ import math
 
 from alphazero.run.directory import RunDirectory
 from alphazero.run.validation_record import Bins, read_games, read_records
-from tests.support.data.random_store import write_random_store
+from tests.support.data.stores import write_random_store
 
 ARGUMENTS = ("--steps", "4", "--validation-interval", "2", "--validation-positions", "1500")
 
