@@ -168,12 +168,13 @@ def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 def store_rows(batch: pa.RecordBatch, game_name: str, algorithm: str, event: str) -> pa.RecordBatch:
     """Finished games as rows of the game store (STORE_SCHEMA). event: why they were played."""
     num_rows = batch.num_rows
-    end = batch.column("end")
+    end, rules = batch.column("end"), pa.scalar("RULES")
+    ended: Any = pc.if_else(pc.equal(end, rules), batch.column("termination"), end)
     columns: dict[str, pa.Array[Any]] = {
         "game": pa.repeat(game_name, num_rows),
         "variant": pa.repeat("standard", num_rows),
         "result": batch.column("result"),
-        "termination": pc.utf8_lower(pc.if_else(pc.equal(end, "RULES"), batch.column("termination"), end)),
+        "termination": pc.utf8_lower(ended),
         "event": pa.repeat(event, num_rows),
         "source": pa.repeat("self-play", num_rows),
         "policy_offsets": batch.column("policy_offset"),

@@ -28,7 +28,9 @@ def chances_text(wdl: tuple[float, float, float]) -> str:
 
 def lines_text(found: Snapshot, count: int) -> list[str]:
     """A row for each of the best `count` moves: visits, chances of the side to move, line of play."""
-    rows = [("move", "visits", "share", "win", "draw", "loss", "value", "line of play")]
+    rows: list[tuple[str, ...]] = [
+        ("move", "visits", "share", "win", "draw", "loss", "value", "line of play")
+    ]
     for report in found.moves[:count]:
         rows.append(
             (
