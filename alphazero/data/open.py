@@ -91,7 +91,7 @@ def _open_cached(
 
 
 def _check_owners(store: Path, sources: Sequence[Source]) -> None:
-    """Raise DataError where somebody else made the store, who could have put other games there.
+    """Raise DataError where another user made the store, who could have put other games there.
 
     This user, root, and who owns all the sources are trusted with them.
     """

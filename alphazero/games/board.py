@@ -143,7 +143,7 @@ class Board:
         return move_text(self._line, read_move(self._line, move))
 
     def copy(self) -> Board:
-        """A board of its own with the same moves."""
+        """A separate board with the same moves."""
         other = Board(self.game, self._start)
         other._line = self._line.copy()
         other._moves = list(self._moves)

@@ -1,4 +1,4 @@
-"""The UCI engine: commands in order and their answers, while a thread of its own loads networks."""
+"""The UCI engine: commands in order and their answers, while a separate thread loads networks."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ class UciEngine:
         threading.Thread(target=self._open, args=(request,), name="network", daemon=True).start()
 
     def _open(self, request: NetworkRequest) -> None:
-        """In a thread of its own: load a network after those before it, unless a newer one is wanted."""
+        """In a separate thread: load a network after those before it, unless a newer one is wanted."""
         with self._turn_to_load:
             try:
                 is_wanted = request is self._newest

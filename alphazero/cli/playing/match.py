@@ -103,7 +103,7 @@ def work(args: argparse.Namespace, worker: Worker) -> None:
 
 
 def serve(worker: Worker, lineup: Lineup) -> None:
-    """Play what a worker is given, with the players of its own lineup."""
+    """Play what a worker is given, with the players of its lineup."""
     with OwnStage(lineup.contestant, lineup.meter) as stage:
         play_tasks(worker, stage)
 

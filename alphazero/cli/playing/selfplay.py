@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 def config_of(args: argparse.Namespace) -> Config:
     """The settings of the games. Raises ConfigError."""
     flags = dict(vars(args))
-    del flags["precision"]  # of the evaluations, not of training, which has no int8
+    flags.pop("precision", None)  # of the evaluations, not of training, which has no int8
     config = load_config(args.config, flags)
     own = settled(config.self_play, config.search, config.training.batch_size, num_ranks=1)
     return replace(config, self_play=own)

@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _default_out(given: list[Path], suffix: str) -> Path:
-    """Each set of runs has a file of its own: a comparison does not replace the page of one run."""
+    """Each set of runs has a separate file: a comparison does not replace the page of one run."""
     if len(given) == 1:
         return given[0] / f"report{suffix}"
     names = "-".join(path.resolve().name for path in given)

@@ -109,7 +109,7 @@ def remote_argv(
 def start_there(
     remote: Remote, arguments: Sequence[str], stderr: int = subprocess.PIPE
 ) -> subprocess.Popen[bytes]:
-    """Our own interpreter there with pipes, in a session of its own: a Ctrl-C reaches the head alone."""
+    """Our own interpreter there with pipes, in a separate session: a Ctrl-C reaches the head alone."""
     return subprocess.Popen(
         remote_argv(remote, sys.executable, arguments),
         stdin=subprocess.PIPE,

@@ -182,7 +182,7 @@ class LaunchPlan:
 
     @property
     def is_by_hand(self) -> bool:
-        """True where every machine of several has a launcher of its own."""
+        """True where every machine of several is started separately."""
         return not self.is_head and self.num_nodes > 1
 
     @property

@@ -83,7 +83,7 @@ class KnownDigests:
             return digest.hexdigest()
 
     def remember(self, path: Path, mtime_ns: int, sha256: str) -> None:
-        """What somebody else computed of a file that was last changed then."""
+        """The digest of a file that was last changed then, computed elsewhere."""
         with contextlib.suppress(OSError):
             identity = _Identity.of(path.stat())
             if identity.mtime_ns == mtime_ns:
@@ -120,7 +120,7 @@ class KnownDigests:
 
 
 class _StoppedError(Exception):
-    """Nobody waits for the end."""
+    """The caller no longer waits."""
 
 
 class Verification:

@@ -17,7 +17,7 @@ NO_RATINGS = (
     "No checkpoint has been rated: `alphazero rate --checkpoints RUN` plays games against the ladder of "
     "known opponents (chess only) and keeps the ratings in the run."
 )
-NO_GAMES = "This run plays no games of its own: it learns from given ones (--mode supervised)."
+NO_GAMES = "This run plays no games: it learns from given ones (--mode supervised)."
 NO_GPU = "No GPU took part, or none was watched (--health-interval 0): ranks on a CPU have no such figures."
 NO_TIMES = "No log interval has ended yet, or the run was made before shares of time were measured."
 # The figure, the panel's name, title and unit; and whether it is left out where no GPU has the figure.
