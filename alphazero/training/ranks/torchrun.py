@@ -79,9 +79,9 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def for_torchrun(args: argparse.Namespace) -> list[str]:
-    """torchrun's own arguments."""
+    """torchrun's own arguments. Its logs of ranks are switched off: nothing ever removes their directory."""
     names = ("nproc_per_node", "nnodes", "node_rank", "master_addr", "master_port")
-    return [*(f"--{name}={getattr(args, name)}" for name in names), *args.job]
+    return [*(f"--{name}={getattr(args, name)}" for name in names), f"--log_dir={os.devnull}", *args.job]
 
 
 def main(arguments: Sequence[str]) -> int:

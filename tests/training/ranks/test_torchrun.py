@@ -212,3 +212,22 @@ dist.destroy_process_group()
     assert "Traceback" not in run.stderr
     # Nothing but our own words: torchrun's log tells the same without the reason.
     assert all(line.startswith("alphazero: ") for line in run.stderr.splitlines()), run.stderr
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_job_leaves_no_files_among_the_temporary_ones(tmp_path: Path, status: int):
+    """torchrun makes a directory for logs of ranks, which it never removes."""
+    job = tmp_path / "job.py"
+    job.write_text(f"raise SystemExit({status})")
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    module = ("-m", "alphazero.training.ranks.torchrun", "--any_port", f"--master_port={free_port()}")
+    done = subprocess.run(
+        [sys.executable, *module, str(job)],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "TMPDIR": str(temporary)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == status, done.stderr
+    assert not [path for path in temporary.iterdir() if path.name.startswith("torchelastic")]
