@@ -10,7 +10,7 @@ hysteresis. Pure arithmetic, the same on every rank.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,13 +20,14 @@ from alphazero.base.errors import CheckpointError
 from alphazero.base.section import MOST
 from alphazero.base.text import quoted
 from alphazero.settings.sections import OptimizerConfig, TrainingConfig
+from alphazero.training.engine.gradients import NOT_TIMED, Timed
+from alphazero.training.engine.muon import Piece, make_orthogonal, make_orthogonal_together
 
-# Per-parameter tensors of the optimizers, by their name in the settings; `step` is a counter apart.
-STATE_KEYS = {
-    "adamw": ("exp_avg", "exp_avg_sq"),
-    "adam": ("exp_avg", "exp_avg_sq"),
-    "sgd": ("momentum_buffer",),
-}
+# What optimizers keep for a parameter; `step` is a counter apart.
+MOMENTS = ("exp_avg", "exp_avg_sq")
+MOMENTUM = ("momentum_buffer",)
+# Of names of parameters: where a body's matrices are, between the embedding and the heads.
+BODIES = ("blocks.", "body.encoders.", "body.scores.")
 
 # As a count of steps it leaves nothing of a bias: a decay rate below 1 to the power of it is 0.
 MANY_STEPS = 1e9
@@ -50,6 +51,54 @@ class SkippableAdam(torch.optim.Adam):
             return None
         with _counts_of(self):
             return super().step(closure)
+
+
+class SkippableMuon(SkippableAdam):
+    """Muon for the groups of parameters with `is_muon`, AdamW for the others; see SkippableAdam.
+
+    Gradients are clipped before. DeepSpeed 0.19.8 has a Muon that above ZeRO stage 0 clips the orthogonal
+    matrices instead, and so trains otherwise than at stage 0. Weight decay is decoupled, as Muon's authors
+    have it. pieces: what the flat tensors hold that ZeRO 1 to 3 have in the place of parameters. device:
+    where ranks exchange. timed: around each exchange.
+    """
+
+    pieces: Mapping[torch.Tensor, Sequence[Piece]] = {}
+    device = torch.device("cpu")
+    timed: Timed = NOT_TIMED
+
+    def step(self, closure: Callable[[], float] | None = None) -> Any:  # noqa: ANN401 - torch's signature
+        """A step of every group, or nothing. Collective above ZeRO stage 0."""
+        if self.skips:
+            return
+        groups = self.param_groups
+        self.param_groups = [group for group in groups if not group["is_muon"]]
+        if self.param_groups:
+            super().step(closure)
+        self.param_groups = groups
+        for group in groups:
+            if group["is_muon"]:
+                self._step_matrices(group)
+
+    @torch.no_grad()
+    def _step_matrices(self, group: Mapping[str, Any]) -> None:
+        momentum, rate = group["momentum"], group["lr"]
+        parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+        updates: list[torch.Tensor] = []
+        for parameter in parameters:
+            buffer = self.state[parameter]["momentum_buffer"]
+            self._replace(buffer, buffer.lerp(parameter.grad, 1 - momentum))
+            updates.append(parameter.grad.lerp(buffer, momentum))  # Nesterov's
+        if not self.pieces:
+            make_orthogonal(updates)
+        for parameter, update in zip(parameters, updates, strict=True):
+            if self.pieces:
+                make_orthogonal_together(update, self.pieces[parameter], self.device, self.timed)
+            decayed = parameter * (1 - rate * group["weight_decay"])
+            self._replace(parameter, decayed.sub_(update, alpha=rate))
+
+    def _replace(self, old: torch.Tensor, new: torch.Tensor) -> None:
+        """old = new, unless the device knows that the step is skipped; new may be NaN then."""
+        old.copy_(new if self.found_inf is None else torch.where(self.found_inf == 0, new, old))
 
 
 class SkippableSGD(torch.optim.SGD):
@@ -90,18 +139,37 @@ def runs_fused(network: nn.Module) -> bool:
     return next(network.parameters()).device.type == "cuda"
 
 
+def state_keys(network: nn.Module, optimizer: str) -> dict[str, tuple[str, ...]]:
+    """The tensors that an optimizer of the settings keeps for each parameter, by the parameter's name."""
+    keys = MOMENTUM if optimizer == "sgd" else MOMENTS
+    return {
+        name: MOMENTUM if optimizer == "muon" and is_body_matrix(name, parameter) else keys
+        for name, parameter in network.named_parameters()
+    }
+
+
+def is_body_matrix(name: str, parameter: nn.Parameter) -> bool:
+    """True for what Muon moves: matrices and convolutions of the body, not of embedding, gates and heads."""
+    return parameter.ndim > 1 and name.startswith(BODIES)
+
+
 def make_optimizer(network: nn.Module, config: OptimizerConfig) -> Skippable:
     """The optimizer of the settings; no decay on biases and norms (all vectors), nor on the gates.
 
     On a GPU one kernel does a whole step, and skips it where `found_inf` on the device is 1.0.
     """
     fused = runs_fused(network)
+    matrices: list[nn.Parameter] = []
     decaying: list[nn.Parameter] = []
     others: list[nn.Parameter] = []
     for name, parameter in network.named_parameters():
-        decays = parameter.ndim > 1 and ".gate." not in name
-        (decaying if decays else others).append(parameter)
-    groups = [
+        if config.optimizer == "muon" and is_body_matrix(name, parameter):
+            matrices.append(parameter)
+        elif parameter.ndim > 1 and ".gate." not in name:
+            decaying.append(parameter)
+        else:
+            others.append(parameter)
+    groups: list[dict[str, Any]] = [
         {"params": decaying, "weight_decay": config.weight_decay},
         {"params": others, "weight_decay": 0.0},
     ]
@@ -110,12 +178,25 @@ def make_optimizer(network: nn.Module, config: OptimizerConfig) -> Skippable:
         return SkippableSGD(
             groups, lr=config.learning_rate, momentum=config.momentum, nesterov=nesterov, fused=fused
         )
-    optimizer = SkippableAdam(
+    kind = SkippableAdam
+    if config.optimizer == "muon":
+        kind = SkippableMuon
+        for group in groups:
+            group["is_muon"] = False
+        muon = {
+            "is_muon": True,
+            "weight_decay": config.weight_decay,
+            "momentum": config.muon_momentum,
+            # The schedule is that of learning_rate.
+            "rate_share": config.muon_learning_rate / config.learning_rate if config.learning_rate else 0.0,
+        }
+        groups.append({"params": matrices, **muon})
+    optimizer = kind(
         groups,
         lr=config.learning_rate,
         betas=(config.adam_beta1, config.adam_beta2),
         eps=config.adam_eps,
-        decoupled_weight_decay=config.optimizer == "adamw",
+        decoupled_weight_decay=config.optimizer != "adam",
         fused=fused,
     )
     optimizer.corrects_bias = config.adam_bias_correction
