@@ -55,15 +55,12 @@ def test_a_convolution_is_a_matrix_with_a_row_per_channel():
     torch.testing.assert_close(found.reshape(8, 36), expected)
 
 
-def trained(model: nn.Module, optimizer: torch.optim.Optimizer, num_steps: int = 5) -> list[torch.Tensor]:
-    """The parameters after some steps on the same inputs."""
+def give_gradients(model: Body) -> None:
+    """The same for the same shape; that of the matrix has no small singular values, which bf16 would blur."""
     torch.manual_seed(1)
-    for _ in range(num_steps):
-        optimizer.zero_grad()
-        inputs = torch.randn(4, model.blocks[0].in_features)
-        model.head(model.blocks(inputs)).square().sum().backward()
-        optimizer.step()
-    return [parameter.detach().clone() for parameter in model.parameters()]
+    matrix, head = model.blocks[0].weight, model.head
+    matrix.grad = with_values(*matrix.shape, torch.logspace(0, -1, min(matrix.shape)))
+    head.weight.grad, head.bias.grad = torch.randn_like(head.weight), torch.randn_like(head.bias)
 
 
 def make_own(model: Body, **settings: float) -> torch.optim.Optimizer:
@@ -79,31 +76,35 @@ def make_own(model: Body, **settings: float) -> torch.optim.Optimizer:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_matrix_moves_as_by_torchs_muon_and_the_rest_as_by_adamw(shape):
-    """torch's iterates in bf16: a step of size 1 is off by some percent."""
+    """torch iterates in bf16, and is off by some percent of a step."""
     ours, theirs = body(shape), body(shape)
-    found = trained(ours, make_own(ours, muon_learning_rate=0.02, muon_momentum=0.9), 1)
-    muon = torch.optim.Muon(theirs.blocks.parameters(), lr=0.02, momentum=0.9, weight_decay=0.1)
-    rest = [{"params": [theirs.head.weight]}, {"params": [theirs.head.bias], "weight_decay": 0.0}]
-    adam = torch.optim.AdamW(rest, lr=0.01, weight_decay=0.1)
     before = theirs.blocks[0].weight.detach().clone()
-    torch.manual_seed(1)
-    theirs.head(theirs.blocks(torch.randn(4, shape[1]))).square().sum().backward()
-    muon.step()
-    adam.step()
-    moved = theirs.blocks[0].weight.detach() - before
-    assert (found[0] - theirs.blocks[0].weight).norm() < 0.03 * moved.norm()
-    assert torch.equal(found[1], theirs.head.weight) and torch.equal(found[2], theirs.head.bias)
+    rest = [{"params": [theirs.head.weight]}, {"params": [theirs.head.bias], "weight_decay": 0.0}]
+    muon = torch.optim.Muon(theirs.blocks.parameters(), lr=0.02, momentum=0.9, weight_decay=0.1)
+    own = make_own(ours, muon_learning_rate=0.02, muon_momentum=0.9)
+    for optimizer, model in (
+        (own, ours),
+        (muon, theirs),
+        (torch.optim.AdamW(rest, lr=0.01, weight_decay=0.1), theirs),
+    ):
+        give_gradients(model)
+        optimizer.step()
+    found, expected = ours.blocks[0].weight, theirs.blocks[0].weight
+    assert (found - expected).norm() < 0.03 * (expected - before).norm()
+    assert torch.equal(ours.head.weight, theirs.head.weight) and torch.equal(ours.head.bias, theirs.head.bias)
 
 
 @pytest.mark.parametrize("skip", ["skips", "found_inf"])
 def test_a_skipped_step_changes_neither_weights_nor_momentum(skip):
     model = body((24, 24))
     optimizer = make_own(model)
-    trained(model, optimizer, 1)
+    give_gradients(model)
+    optimizer.step()
     matrix = model.blocks[0].weight
     before, momentum = matrix.detach().clone(), optimizer.state[matrix]["momentum_buffer"].clone()
     matrix.grad = torch.full_like(matrix, float("nan"))
-    model.head.weight.grad = model.head.bias.grad = None
+    # torch's AdamW knows found_inf on GPUs alone.
+    optimizer.param_groups = [group for group in optimizer.param_groups if group["is_muon"]]
     setattr(optimizer, skip, True if skip == "skips" else torch.ones(()))
     optimizer.step()
     assert torch.equal(matrix, before)

@@ -43,17 +43,25 @@ def one_rank(zygote, tmp_path_factory, random_store, ds_config) -> Path:
 
 
 def assert_same(found: Path, expected: Path) -> None:
-    """Weights and momentum agree to rounding, which an iteration in fp32 makes larger."""
+    """Weights and optimizer state agree to rounding. The gradients of keys' biases are nothing else."""
     for kind in ("weights", "optimizer"):
         ours, theirs = tensors(found, kind), tensors(expected, kind)
         assert ours.keys() == theirs.keys()
         for name, tensor in theirs.items():
-            scale = tensor.float().norm() + 1e-6
-            assert (ours[name] - tensor).float().norm() <= 1e-3 * scale, (kind, name)
+            if "key.bias" not in name:
+                assert (ours[name] - tensor).norm() <= 1e-4 * tensor.norm(), (kind, name)
+
+
+IN_CI = ((2, 1), (4, 3))
 
 
 @pytest.mark.parametrize(
-    ("ranks", "stage"), [(1, 1), (1, 3), (2, 0), (2, 1), (2, 2), (2, 3), (4, 0), (4, 1), (4, 2), (4, 3)]
+    ("ranks", "stage"),
+    [
+        pytest.param(ranks, stage, marks=() if (ranks, stage) in IN_CI else pytest.mark.slow)
+        for ranks in (1, 2, 4)
+        for stage in range(4)
+    ],
 )
 def test_every_stage_on_any_ranks_ends_with_the_same_weights(
     zygote, tmp_path, random_store, ds_config, one_rank, ranks, stage
@@ -62,6 +70,7 @@ def test_every_stage_on_any_ranks_ends_with_the_same_weights(
     assert_same(tmp_path, one_rank)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "then"), [(3, 1), (0, 3), (2, 0)])
 def test_a_resume_at_another_stage_goes_on_as_before(zygote, tmp_path, random_store, ds_config, first, then):
     interval = ("--checkpoint-interval", "10")
