@@ -1,8 +1,6 @@
-"""Reads a ds_config.json by the table of keys; messages name file, line, key, value and what was expected.
+"""Reads a ds_config.json by the table of keys into this program's terms.
 
-Keys of a ds_config.json that DeepSpeed cannot take together.
-
-The content of a ds_config.json, in this program's terms.
+Messages name file, line, key, value and what was expected.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +156,13 @@ def read_deepspeed_settings(path: Path) -> DeepSpeedSettings:
     values = list(_values_in(reading))
     if precision is not None:
         values.append(precision)
+    if reading.variants.get("optimizer") == "Muon":
+        # DeepSpeed's schedulers give their rate to all groups of parameters.
+        values += [
+            replace(one, target="optimizer.muon_learning_rate")
+            for one in values
+            if one.target == "optimizer.learning_rate" and one.path.startswith("scheduler.")
+        ]
     passed_on = _nested(reading, lambda key: key.meaning is Meaning.PASSED_ON)
     zero = passed_on.pop(ZERO, {})
     if not passed_on.get("flops_profiler", {}).get("enabled"):

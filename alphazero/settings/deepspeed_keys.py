@@ -36,6 +36,7 @@ from alphazero.settings.sections import (
 )
 
 ADAMS = ("Adam", "AdamW")
+MUON = ("Muon",)
 SGD = ("SGD",)
 CYCLE = ("OneCycle",)
 WARMUPS = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
@@ -47,7 +48,7 @@ SCHEDULERS = {
 }
 # DeepSpeed takes optimizers' names in any case; ours, by the lower one. Adam is AdamW there unless
 # adam_w_mode is false.
-OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
+OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD", "muon": "Muon"}
 
 _RATE = number(0, MOST_RATE)
 _SHARE = number(0, 1)
@@ -65,7 +66,7 @@ AUTOCAST_DTYPES = {
 _SIZE = whole(1, MOST_POSITIONS)
 _ANY_STEPS = whole(0, MOST_STEPS)
 _OPTIMIZER = Check(
-    "expected one of Adam, AdamW, SGD; others would need kernels or change the results",
+    "expected one of Adam, AdamW, Muon, SGD; others would need kernels or change the results",
     lambda value: isinstance(value, str) and value.lower() in OPTIMIZERS,
 )
 _DTYPE = Check(
@@ -80,6 +81,8 @@ _MOMENTUM = "Adam's momentum is constant here (with SGD, DeepSpeed leaves the mo
 _AUTOCAST = "autocast casts what each layer takes: weights, gradients and BatchNorm stay fp32"
 _ONE_DEVICE = "the network fits one device and ranks share out the batch alone"
 _GONE = "it is not part of DeepSpeed 0.19.8"
+_ADAMW = "AdamW moves what Muon does not"
+_WHOLE = "a matrix is made orthogonal as a whole"
 _TORCH = "the optimizers are torch's own"
 _ORDER = "the order of the data is a function of --seed and the step"
 _SUM = "a sum would make the step depend on the number of ranks"
@@ -97,6 +100,10 @@ def _param(name: str, check: Check, setting: str, why: str, **more: Any) -> Key:
 
 def _schedule(name: str, check: Check, setting: str, why: str, **more: Any) -> Key:  # noqa: ANN401 - fields
     return honoured(f"{_SCHEDULE}.{name}", check, f"optimizer.{setting}", why, **more)
+
+
+def _both(value: float) -> tuple[float, float]:
+    return value, value
 
 
 # A later key beats an earlier one that sets the same.
@@ -117,7 +124,10 @@ _BATCH_AND_OPTIMIZER: tuple[Key, ...] = (
         values=lambda value: ({"adam": "adamw"}.get(value.lower(), value.lower()),),
         is_needed=True,
     ),
-    _param("lr", _RATE, "learning_rate", "the peak rate; absent or auto it is ours"),
+    _param("lr", _RATE, "learning_rate", "the peak rate; absent or auto it is ours", variants=(*ADAMS, *SGD)),
+    _param("lr", _RATE, "learning_rate muon_learning_rate", "both rates", values=_both, variants=MUON),
+    _param("adam_lr", _RATE, "learning_rate", "the peak rate of what Muon does not move", variants=MUON),
+    _param("muon_lr", _RATE, "muon_learning_rate", "the peak rate of the body's matrices", variants=MUON),
     _param("weight_decay", _RATE, "weight_decay", "on weights; biases and BatchNorm have none", default=0.0),
     _param(
         "betas",
@@ -139,6 +149,21 @@ _BATCH_AND_OPTIMIZER: tuple[Key, ...] = (
     ),
     Key(f"{_ADAM}.adam_w_mode", Meaning.IGNORED, "AdamW is AdamW", variants=("AdamW",)),
     _param("momentum", _SHARE, "momentum", "of SGD", variants=SGD, default=0.0),
+    # What is absent is as in DeepSpeed's original_muon.py.
+    _param("momentum", _SHARE, "muon_momentum", "of the body's matrices", variants=MUON, default=0.95),
+    _param(
+        "betas",
+        pair(_SHARE),
+        "adam_beta1 adam_beta2",
+        "decay rates of the moments of the rest",
+        values=tuple,
+        variants=MUON,
+        default=[0.9, 0.95],
+    ),
+    _param("eps", _SHARE, "adam_eps", "added to the root, for the rest", variants=MUON, default=1e-10),
+    Key(f"{_ADAM}.adam_w_mode", Meaning.REFUSED, _ADAMW, only(True, _ADAMW), variants=MUON),
+    Key(f"{_ADAM}.per_head_muon", Meaning.REFUSED, _WHOLE, only(False, _WHOLE), variants=MUON),
+    Key(f"{_ADAM}.ns_method", Meaning.IGNORED, "the iteration is that of Muon's authors", variants=MUON),
     _param("nesterov", TRUTH, "nesterov", "Nesterov's momentum", variants=SGD, default=False),
     _param(
         "bias_correction",

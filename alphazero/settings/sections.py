@@ -24,8 +24,9 @@ class OptimizerConfig:
 
     optimizer: str = setting(
         "adamw",
-        "optimizer; adam adds weight decay to the gradient (L2), adamw takes it off the weights",
-        choices=("adamw", "adam", "sgd"),
+        "optimizer; adam adds weight decay to the gradient (L2), adamw takes it off the weights; muon makes "
+        "the steps of the body's matrices orthogonal and leaves the rest to adamw",
+        choices=("adamw", "adam", "sgd", "muon"),
         scope=Scope.RUN,
         is_common=True,
     )
@@ -124,16 +125,26 @@ class OptimizerConfig:
         0.9, "momentum of sgd", minimum=0, maximum=1, deepspeed_key="optimizer.params.momentum"
     )
     nesterov: bool = setting(True, "sgd: Nesterov's momentum", deepspeed_key="optimizer.params.nesterov")
+    muon_learning_rate: float = setting(
+        0.02,
+        "muon: peak learning rate of the body's matrices, with the schedule of learning_rate",
+        minimum=0,
+        maximum=MOST_RATE,
+        aliases=("muon-lr",),
+    )
+    muon_momentum: float = setting(
+        0.95, "muon: momentum", minimum=0, maximum=1, deepspeed_key="optimizer.params.momentum"
+    )
     adam_beta1: float = setting(
         0.9,
-        "adam, adamw: decay rate of the first moment",
+        "adam, adamw, muon: decay rate of the first moment",
         minimum=0,
         maximum=1,
         deepspeed_key="optimizer.params.betas",
     )
     adam_beta2: float = setting(
         0.999,
-        "adam, adamw: decay rate of the second moment",
+        "adam, adamw, muon: decay rate of the second moment",
         minimum=0,
         maximum=1,
         deepspeed_key="optimizer.params.betas",

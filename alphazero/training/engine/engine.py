@@ -39,7 +39,13 @@ from alphazero.training.engine.gradients import (
     time_collectives,
 )
 from alphazero.training.engine.graphed_network import CudaRecorder, uses_graphs
-from alphazero.training.engine.optimizer import LossScale, make_optimizer
+from alphazero.training.engine.optimizer import (
+    LossScale,
+    SkippableMuon,
+    make_optimizer,
+    pieces_of,
+    state_keys,
+)
 from alphazero.training.engine.training_module import TrainingModule
 from alphazero.training.engine.zero_state import WeightAverage, ZeroState
 from alphazero.training.ranks.batch import BatchPlan
@@ -144,6 +150,7 @@ class Engine:
         self.network = network.to(runtime.device).train()
         self._module = TrainingModule(network, recipe.loss, training)
         torch_optimizer = make_optimizer(network, recipe.optimizer)
+        keys = state_keys(network, recipe.optimizer.optimizer)  # DeepSpeed will take the shapes away
         with _silenced(logging.getLogger("torch.distributed")):
             self._engine, optimizer, _, _ = deepspeed.initialize(
                 model=self._module,
@@ -154,6 +161,9 @@ class Engine:
             logging.getLogger("DeepSpeed").setLevel(logging.INFO)
         self._optimizer = optimizer
         self._torch_optimizer = torch_optimizer
+        if isinstance(torch_optimizer, SkippableMuon):
+            torch_optimizer.pieces = pieces_of(optimizer, training.zero_stage)
+            torch_optimizer.device = runtime.device
         if training.zero_stage == 0:
             # Not before: initialize cannot take such weights (0.19.8); above stage 0 they are flat.
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -181,7 +191,7 @@ class Engine:
                 CudaRecorder(runtime.device), lambda text: say(f"rank {runtime.rank}: {text}")
             )
         self._statistics = RunningStatistics(network, self._sums)
-        self._state = ZeroState(network, optimizer, recipe.optimizer.optimizer, training.zero_stage)
+        self._state = ZeroState(network, optimizer, keys, training.zero_stage)
         self.loss_scale = LossScale.of(training)
         self._average = (
             WeightAverage(training.ema_decay, self._state, self._statistics.named())
@@ -194,6 +204,8 @@ class Engine:
         self._timed = timed
         if self._flat:
             self._flat.timed = timed
+        if isinstance(self._torch_optimizer, SkippableMuon):
+            self._torch_optimizer.timed = timed
         time_collectives(timed)
 
     def accumulate(self, micro_batch: MicroBatch, num_micro_batches: int) -> LossTerms:
@@ -245,7 +257,7 @@ class Engine:
         """
         self._read_verdict()
         for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate
+            group["lr"] = learning_rate * group.get("rate_share", 1.0)
         if self._flat is None:
             self._verdict = StepVerdict(bool(bad_ranks), tuple(bad_ranks))
             if self._world_size > 1:

@@ -1,16 +1,7 @@
-"""What the ranks add up at the end of a step, in one piece of memory that stays: for ZeRO stage 0.
+"""The gradients of a step: added up, averaged over ranks, clipped, and judged whether they are finite.
 
-There DeepSpeed leaves gradients whole. It makes and fills a new buffer at every step
-(engine.buffered_allreduce_fallback, 0.19.8) and to clip parameter by parameter. In one buffer the gradients
-are averaged, judged and clipped by a few operations; what else must cross between ranks travels with them.
-
-Times what DeepSpeed's ranks exchange: its collectives are called deep within its passes and its step.
-
-Watches every gradient before it is added up: takes the loss scale out, notices infinities and NaN.
-
-For ZeRO stages 1 to 3, where a rank keeps no whole gradients; at stage 0 FlatGradients judges them at once.
-
-Whether a step's loss and gradients were finite: found on the device, read by the host.
+At ZeRO stage 0 they lie in one piece of memory (FlatGradients) and are judged at once; above it, where a rank
+keeps no whole gradients, hooks look at each of them (GradientGuard).
 """
 
 from __future__ import annotations
@@ -47,6 +38,8 @@ COLLECTIVES = (
 
 def time_collectives(timed: Timed) -> None:
     """Have `timed` around every collective that DeepSpeed calls from now on, instead of an earlier one.
+
+    They are called deep within its passes and its step.
 
     A collective that DeepSpeed runs on a separate stream, beside the passes, is seen only while it is
     handed over: what the passes hide costs nothing.
@@ -92,6 +85,10 @@ PLAIN_MEAN = Reduction()
 
 class FlatGradients:
     """The gradients of a network on one device, with room beside them for `num_statistics` sums.
+
+    DeepSpeed would make and fill a new buffer at every step (engine.buffered_allreduce_fallback, 0.19.8) and
+    clip parameter by parameter. In one buffer that stays they are averaged, judged and clipped by a few
+    operations, and what else must cross between ranks travels with them.
 
     `add_gradients` after each backward pass, then `close`, `average` and `clip` make a step. `verdict` then
     holds, on the device, whether all was finite, and on which rank it was not. `statistics` [S] is for the

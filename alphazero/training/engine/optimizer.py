@@ -1,32 +1,34 @@
-"""torch's optimizers with one more wish: to let a step pass without a trace.
+"""The optimizers of the settings, any step of which can be left out, and the loss scale of fp16.
 
-The dynamic loss scale of fp16: grows while gradients stay finite, shrinks where they overflow.
-
-Micikevicius et al. 2018 (arXiv:1710.03740) section 3.2, with the numbers of torch.amp.GradScaler: double
-after a window of good steps in a row, halve at an overflow, or at as many of them as DeepSpeed's
-hysteresis. Pure arithmetic, the same on every rank.
+The scale grows while gradients stay finite and shrinks where they overflow (Micikevicius et al. 2018,
+arXiv:1710.03740, section 3.2, with the numbers of torch.amp.GradScaler): it doubles after a window of good
+steps in a row, and halves at an overflow, or at as many of them as DeepSpeed's hysteresis. It is pure
+arithmetic, the same on every rank.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from alphazero.base.errors import CheckpointError
 from alphazero.base.section import MOST
 from alphazero.base.text import quoted
 from alphazero.settings.sections import OptimizerConfig, TrainingConfig
+from alphazero.training.engine.gradients import NOT_TIMED, Timed
 
-# Per-parameter tensors of the optimizers, by their name in the settings; `step` is a counter apart.
-STATE_KEYS = {
-    "adamw": ("exp_avg", "exp_avg_sq"),
-    "adam": ("exp_avg", "exp_avg_sq"),
-    "sgd": ("momentum_buffer",),
-}
+# What optimizers keep for a parameter; `step` is a counter apart.
+MOMENTS = ("exp_avg", "exp_avg_sq")
+MOMENTUM = ("momentum_buffer",)
+# Of names of parameters: where a body's matrices are, between the embedding and the heads.
+BODIES = ("blocks.", "body.encoders.", "body.scores.")
 
 # As a count of steps it leaves nothing of a bias: a decay rate below 1 to the power of it is 0.
 MANY_STEPS = 1e9
@@ -49,6 +51,179 @@ class SkippableAdam(torch.optim.Adam):
             return None
         with _counts_of(self):
             return super().step(closure)
+
+
+# Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon): the step of a matrix is its momentum, made
+# nearly orthogonal by a Newton-Schulz iteration, times sqrt(max(1, rows / columns)). A convolution is the
+# matrix [channels out, the rest]. Shapes: N matrices of R rows and C columns.
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+NUM_ITERATIONS = 5
+EPS = 1e-7
+BUCKET = 1 << 24  # numbers of the matrices that are made orthogonal at a time: 64 MiB in fp32
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The part of a matrix in a rank's flat tensor.
+
+    shape: of the whole matrix. Its numbers [start, start + size) are in the flat tensor from `at` on; size: 0
+    where the rank has none.
+    """
+
+    shape: tuple[int, int]
+    start: int
+    size: int
+    at: int
+
+
+def make_orthogonal_together(
+    update: torch.Tensor, pieces: Sequence[Piece], device: torch.device, timed: Timed
+) -> None:
+    """Replace this rank's pieces in a flat `update` by those of the orthogonal matrices; collective.
+
+    pieces: all matrices of the group, in an order that the ranks share. device: where they exchange.
+    """
+    for bucket in _buckets(pieces):
+        sizes = [rows * columns for rows, columns in (piece.shape for piece in bucket)]
+        numbers = torch.zeros(sum(sizes), device=device)
+        matrices = torch.split(numbers, sizes)
+        for piece, matrix in zip(bucket, matrices, strict=True):
+            matrix[piece.start : piece.start + piece.size] = update[piece.at : piece.at + piece.size]
+        with timed():
+            dist.all_reduce(numbers)  # the other ranks have zeros there: exact
+        own = [(piece, matrix) for piece, matrix in zip(bucket, matrices, strict=True) if piece.size]
+        make_orthogonal([matrix.view(piece.shape) for piece, matrix in own])
+        for piece, matrix in own:
+            update[piece.at : piece.at + piece.size] = matrix[piece.start : piece.start + piece.size]
+
+
+def make_orthogonal(updates: Sequence[torch.Tensor]) -> None:
+    """Replace each by its nearest semi-orthogonal matrix, nearly, times sqrt(max(1, rows / columns))."""
+    alike: dict[tuple[int, ...], list[torch.Tensor]] = defaultdict(list)
+    for update in updates:
+        alike[tuple(update.shape)].append(update)
+    for same in alike.values():
+        at_a_time = max(1, BUCKET // same[0].numel())
+        for first in range(0, len(same), at_a_time):
+            part = same[first : first + at_a_time]
+            stacked_NRC = torch.stack([update.reshape(len(update), -1) for update in part])
+            for update, matrix_RC in zip(part, orthogonal(stacked_NRC), strict=True):
+                update.copy_(matrix_RC.reshape(update.shape))
+
+
+def orthogonal(matrices_NRC: torch.Tensor) -> torch.Tensor:
+    """[N, R, C] -> for each U S V^T the matrix U S' V^T, S' about 0.7 to 1.2, scaled. GPUs use bf16."""
+    rows, columns = matrices_NRC.shape[1:]
+    first, second, third = COEFFICIENTS
+    wide = matrices_NRC.mT if rows > columns else matrices_NRC
+    current = wide / (torch.linalg.matrix_norm(wide, keepdim=True) + EPS)
+    if current.is_cuda:
+        current = current.bfloat16()
+    for _ in range(NUM_ITERATIONS):
+        gram = current @ current.mT
+        current = first * current + (second * gram + third * (gram @ gram)) @ current
+    found = current.mT if rows > columns else current
+    scaled: torch.Tensor = found.to(matrices_NRC.dtype) * max(1.0, rows / columns) ** 0.5
+    return scaled
+
+
+def _buckets(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+    """All pieces, in order, matrices of at most BUCKET numbers together; a larger one comes alone."""
+    bucket: list[Piece] = []
+    numbers = 0
+    for piece in pieces:
+        size = piece.shape[0] * piece.shape[1]
+        if bucket and numbers + size > BUCKET:
+            yield bucket
+            bucket, numbers = [], 0
+        bucket.append(piece)
+        numbers += size
+    if bucket:
+        yield bucket
+
+
+def pieces_of(zero: Any, stage: int) -> dict[torch.Tensor, list[Piece]]:  # noqa: ANN401 - DeepSpeed has no types
+    """Where DeepSpeed's ZeRO optimizer (0.19.8) keeps the parameters of each group on this rank."""
+    if stage == 0:
+        return {}
+    if stage < 3:
+        return {
+            flat: [_piece_of_partition(parameter) for parameter in parameters]
+            for flat, parameters in zip(zero.single_partition_of_fp32_groups, zero.bit16_groups, strict=True)
+        }
+    return {
+        flat: list(_pieces_of_sub_group(parameters))
+        for flat, parameters in zip(zero.fp32_partitioned_groups_flat, zero.fp16_groups, strict=True)
+    }
+
+
+def _piece_of_partition(parameter: Any) -> Piece:  # noqa: ANN401
+    """At stages 1 and 2 a rank has a range of all numbers of a group, which may begin or end in a matrix."""
+    shape = (len(parameter), parameter[0].numel())
+    mapping = parameter._hp_mapping
+    if mapping is None:
+        return Piece(shape, 0, 0, 0)
+    there, here = mapping.lp_fragment_address, mapping.hp_fragment_address
+    return Piece(shape, there.start, there.numel, here.start)
+
+
+def _pieces_of_sub_group(parameters: Sequence[Any]) -> Iterator[Piece]:
+    """At stage 3 a rank has an equal part of every parameter, the last ones padded."""
+    at = 0
+    for parameter in parameters:
+        part, total = parameter.partition_numel(), parameter.ds_numel
+        start = min(dist.get_rank() * part, total)
+        rows = parameter.ds_shape[0]
+        yield Piece((rows, total // rows), start, min(part, total - start), at)
+        at += part
+
+
+class SkippableMuon(SkippableAdam):
+    """Muon for the groups of parameters with `is_muon`, AdamW for the others; see SkippableAdam.
+
+    Gradients are clipped before. DeepSpeed 0.19.8 has a Muon that above ZeRO stage 0 clips the orthogonal
+    matrices instead, and so trains otherwise than at stage 0. Weight decay is decoupled, as Muon's authors
+    have it. pieces: what the flat tensors hold that ZeRO 1 to 3 have in the place of parameters. device:
+    where ranks exchange. timed: around each exchange.
+    """
+
+    pieces: Mapping[torch.Tensor, Sequence[Piece]] = {}
+    device = torch.device("cpu")
+    timed: Timed = NOT_TIMED
+
+    def step(self, closure: Callable[[], float] | None = None) -> Any:  # noqa: ANN401 - torch's signature
+        """A step of every group, or nothing. Collective above ZeRO stage 0."""
+        if self.skips:
+            return
+        groups = self.param_groups
+        self.param_groups = [group for group in groups if not group["is_muon"]]
+        if self.param_groups:
+            super().step(closure)
+        self.param_groups = groups
+        for group in groups:
+            if group["is_muon"]:
+                self._step_matrices(group)
+
+    @torch.no_grad()
+    def _step_matrices(self, group: Mapping[str, Any]) -> None:
+        momentum, rate = group["momentum"], group["lr"]
+        parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+        updates: list[torch.Tensor] = []
+        for parameter in parameters:
+            buffer = self.state[parameter]["momentum_buffer"]
+            self._replace(buffer, buffer.lerp(parameter.grad, 1 - momentum))
+            updates.append(parameter.grad.lerp(buffer, momentum))  # Nesterov's
+        if not self.pieces:
+            make_orthogonal(updates)
+        for parameter, update in zip(parameters, updates, strict=True):
+            if self.pieces:
+                make_orthogonal_together(update, self.pieces[parameter], self.device, self.timed)
+            decayed = parameter * (1 - rate * group["weight_decay"])
+            self._replace(parameter, decayed.sub_(update, alpha=rate))
+
+    def _replace(self, old: torch.Tensor, new: torch.Tensor) -> None:
+        """old = new, unless the device knows that the step is skipped; new may be NaN then."""
+        old.copy_(new if self.found_inf is None else torch.where(self.found_inf == 0, new, old))
 
 
 class SkippableSGD(torch.optim.SGD):
@@ -85,18 +260,37 @@ def runs_fused(network: nn.Module) -> bool:
     return next(network.parameters()).device.type == "cuda"
 
 
+def state_keys(network: nn.Module, optimizer: str) -> dict[str, tuple[str, ...]]:
+    """The tensors that an optimizer of the settings keeps for each parameter, by the parameter's name."""
+    keys = MOMENTUM if optimizer == "sgd" else MOMENTS
+    return {
+        name: MOMENTUM if optimizer == "muon" and is_body_matrix(name, parameter) else keys
+        for name, parameter in network.named_parameters()
+    }
+
+
+def is_body_matrix(name: str, parameter: nn.Parameter) -> bool:
+    """True for what Muon moves: matrices and convolutions of the body, not of embedding, gates and heads."""
+    return parameter.ndim > 1 and name.startswith(BODIES)
+
+
 def make_optimizer(network: nn.Module, config: OptimizerConfig) -> SkippableAdam | SkippableSGD:
     """The optimizer of the settings; no decay on biases and norms (all vectors), nor on the gates.
 
     On a GPU one kernel does a whole step, and skips it where `found_inf` on the device is 1.0.
     """
     fused = runs_fused(network)
+    matrices: list[nn.Parameter] = []
     decaying: list[nn.Parameter] = []
     others: list[nn.Parameter] = []
     for name, parameter in network.named_parameters():
-        decays = parameter.ndim > 1 and ".gate." not in name
-        (decaying if decays else others).append(parameter)
-    groups = [
+        if config.optimizer == "muon" and is_body_matrix(name, parameter):
+            matrices.append(parameter)
+        elif parameter.ndim > 1 and ".gate." not in name:
+            decaying.append(parameter)
+        else:
+            others.append(parameter)
+    groups: list[dict[str, Any]] = [
         {"params": decaying, "weight_decay": config.weight_decay},
         {"params": others, "weight_decay": 0.0},
     ]
@@ -105,12 +299,25 @@ def make_optimizer(network: nn.Module, config: OptimizerConfig) -> SkippableAdam
         return SkippableSGD(
             groups, lr=config.learning_rate, momentum=config.momentum, nesterov=nesterov, fused=fused
         )
-    optimizer = SkippableAdam(
+    kind = SkippableAdam
+    if config.optimizer == "muon":
+        kind = SkippableMuon
+        for group in groups:
+            group["is_muon"] = False
+        muon = {
+            "is_muon": True,
+            "weight_decay": config.weight_decay,
+            "momentum": config.muon_momentum,
+            # The schedule is that of learning_rate.
+            "rate_share": config.muon_learning_rate / config.learning_rate if config.learning_rate else 0.0,
+        }
+        groups.append({"params": matrices, **muon})
+    optimizer = kind(
         groups,
         lr=config.learning_rate,
         betas=(config.adam_beta1, config.adam_beta2),
         eps=config.adam_eps,
-        decoupled_weight_decay=config.optimizer == "adamw",
+        decoupled_weight_decay=config.optimizer != "adam",
         fused=fused,
     )
     optimizer.corrects_bias = config.adam_bias_correction

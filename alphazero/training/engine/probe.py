@@ -30,7 +30,7 @@ from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.sections import LossConfig, TrainingConfig
 from alphazero.training.engine.deepspeed_config import Recipe
-from alphazero.training.engine.optimizer import STATE_KEYS
+from alphazero.training.engine.optimizer import state_keys
 from alphazero.training.engine.training_module import TrainingModule
 from alphazero.training.ranks.batch import micro_batch_sizes
 from alphazero.training.ranks.runtime import Runtime
@@ -163,8 +163,9 @@ def reserve_bytes(network: AlphaZeroNet, recipe: Recipe, world_size: int) -> int
     training, options = recipe.training, recipe.deepspeed.zero_options
     size = network.parameter_count() * FLOAT_BYTES
     shards = world_size if training.zero_stage else 1
-    states = len(STATE_KEYS[recipe.optimizer.optimizer])
-    total = states * size // shards
+    keys = state_keys(network, recipe.optimizer.optimizer)
+    states = sum(len(keys[name]) * parameter.numel() for name, parameter in network.named_parameters())
+    total = states * FLOAT_BYTES // shards
     # torch's foreach optimizers and gradient clipping hold one more tensor per parameter for a moment.
     total += size // shards
     if training.zero_stage == 0:

@@ -4,21 +4,17 @@ DeepSpeed's own checkpoint format is pickled, not atomic, bound to the world siz
 forgets BatchNorm's buffers, so ours goes through the engine's parameters one by one. This module
 relies on what DeepSpeed 0.19.8 keeps behind its `safe_get_*` functions (docs/decisions.md): stage 0
 leaves torch's optimizer alone; stages 1 and 2 link parameters to flat partitions; stage 3 keeps a
-padded partition of every parameter.
-
-An exponential moving average of the fp32 weights and BatchNorm statistics.
+padded partition of every parameter. The moving average of the weights is kept the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-
-from alphazero.training.engine.optimizer import STATE_KEYS
 
 
 class ZeroState:
@@ -31,13 +27,14 @@ class ZeroState:
         self,
         network: nn.Module,
         optimizer: Any,  # noqa: ANN401 - DeepSpeed has no types
-        optimizer_name: str,
+        keys: Mapping[str, Sequence[str]],
         stage: int,
     ) -> None:
+        """keys: what the optimizer keeps for each parameter (optimizer.state_keys)."""
         self._parameters: dict[str, Any] = dict(network.named_parameters())  # DeepSpeed adds attributes
         self._optimizer = optimizer  # torch's at stage 0, DeepSpeed's wrapper above
         self._torch_optimizer: torch.optim.Optimizer = getattr(optimizer, "optimizer", optimizer)
-        self._keys = STATE_KEYS[optimizer_name]
+        self._keys = keys
         self._stage = stage
         # Not left to the first step: DeepSpeed links stages 1 and 2 when the first parameter group
         # has made its step, and misses the state of the others. Zeros are what torch begins with.
@@ -76,7 +73,7 @@ class ZeroState:
         whole = {
             f"{name}/{key}": self._whole(parameter, key)
             for name, parameter in self._parameters.items()
-            for key in self._keys
+            for key in self._keys[name]
         }
         return {**whole, "step": torch.tensor(float(self._step_count()))}
 
@@ -86,7 +83,7 @@ class ZeroState:
             if "step" in entry:
                 entry["step"].fill_(float(state["step"]))
         for name, parameter in self._parameters.items():
-            for key in self._keys:
+            for key in self._keys[name]:
                 self._set_whole(parameter, key, state[f"{name}/{key}"])
 
     def _whole(self, parameter: Any, key: str | None) -> torch.Tensor:  # noqa: ANN401
@@ -109,13 +106,21 @@ class ZeroState:
         else:
             parameter.set_full_hp_param(value, key)
 
-    def _stored_parameters(self) -> list[torch.Tensor]:
-        """The tensors torch's optimizer keeps its state for."""
+    def _stored_tensors(self) -> Iterator[tuple[torch.Tensor, Sequence[str]]]:
+        """The tensors torch's optimizer keeps its state for, and the keys of that state."""
         if self._stage == 0:
-            return list(self._parameters.values())
-        if self._stage == 3:
-            return list(self._optimizer.fp32_partitioned_groups_flat)
-        return list(self._optimizer.single_partition_of_fp32_groups)
+            for name, parameter in self._parameters.items():
+                yield parameter, self._keys[name]
+            return
+        name_of = {id(parameter): name for name, parameter in self._parameters.items()}
+        zero = self._optimizer
+        flat, groups = (
+            (zero.fp32_partitioned_groups_flat, zero.fp16_groups)
+            if self._stage == 3
+            else (zero.single_partition_of_fp32_groups, zero.bit16_groups)
+        )
+        for stored, parameters in zip(flat, groups, strict=True):
+            yield stored, self._keys[name_of[id(parameters[0])]]
 
     def _step_count(self) -> float:
         state = self._torch_optimizer.state
@@ -127,8 +132,8 @@ class ZeroState:
 
     def _create_empty_state(self) -> None:
         """What torch's optimizers make at their first step."""
-        for stored in self._stored_parameters():
-            entry: dict[str, Any] = {key: torch.zeros_like(stored.detach()) for key in self._keys}
+        for stored, keys in self._stored_tensors():
+            entry: dict[str, Any] = {key: torch.zeros_like(stored.detach()) for key in keys}
             if "exp_avg" in entry:
                 # Fused kernels count on the device.
                 is_fused = self._torch_optimizer.defaults["fused"]
@@ -139,7 +144,9 @@ class ZeroState:
 
 
 class WeightAverage:
-    """Averages what this rank holds: whole weights below ZeRO 3, its own partition at ZeRO 3.
+    """An exponential moving average of the fp32 weights and BatchNorm statistics.
+
+    It averages what this rank holds: whole weights below ZeRO 3, its own partition at ZeRO 3.
 
     average = d * average + (1 - d) * weights after each step, d = min(decay, (1 + t) / (10 + t)) at update
     t, so that the first weights are soon forgotten (TensorFlow's ExponentialMovingAverage, num_updates).

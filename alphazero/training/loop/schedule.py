@@ -1,9 +1,7 @@
-"""What follows from the step number: the learning rate, and what is done every so often.
+"""What follows from the step number alone: the learning rate, and what is done every so often.
 
-The learning rate as DeepSpeed's schedulers have it, from the number of the step alone.
-
-DeepSpeed 0.19.8, runtime/lr_schedules.py. Its engine moves the scheduler on after each step, so that the
-first two steps have the rate of its step 0. One difference: a step that is skipped counts here.
+DeepSpeed's schedulers are as in its runtime/lr_schedules.py (0.19.8): its engine moves them on after each
+step, so that the first two steps have the rate of step 0. One difference: a step that is skipped counts here.
 """
 
 from __future__ import annotations

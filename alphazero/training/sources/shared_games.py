@@ -1,8 +1,7 @@
-"""The run's own games on every host's disk: appended to, rewound, sent where they lack. All collective.
+"""The games that a run plays: on every host's disk, appended to, rewound, sent where they lack; all collective.
 
-The games under way in a checkpoint, checked before anything continues from them.
-
-Where the generations of a run stand, as its checkpoints keep it.
+With them what checkpoints keep: the games under way, checked before anything continues from them, and where
+the generations stand.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a run measures of its network every so often: positions held out, and exact truth.
 
-A validation's positions one by one: the worst of them, and whole games as the network sees them.
+For the report it keeps the worst of these positions, and whole games as the network sees them.
 """
 
 from __future__ import annotations

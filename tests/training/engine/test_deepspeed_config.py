@@ -157,6 +157,8 @@ OF_A_JOB += ("--validation-interval", "0", "--no-tensorboard", "--run-name", "jo
 ADAM = {"lr": 0.01, "weight_decay": 0.05}
 WARMUP = {"warmup_max_lr": 0.02, "warmup_num_steps": 5, "total_num_steps": "auto"}
 COSINE = {"warmup_num_steps": 4, "cos_min_ratio": 0.01, "total_num_steps": "auto"}
+# What ours are by default.
+MUON = {"betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.01}
 PAIRS = {
     "adam": (
         {
@@ -169,6 +171,16 @@ PAIRS = {
         },
         "--batch-size 64 --micro-batch-size 16 --optimizer adam --lr 0.02 "
         "--weight-decay 0.05 --lr-schedule warmup_decay_lr --warmup-steps 5 --zero-stage 1",
+    ),
+    "muon": (
+        {
+            "train_micro_batch_size_per_gpu": 16,
+            "gradient_accumulation_steps": 2,
+            "optimizer": {"type": "Muon", "params": {"lr": 0.02, "adam_lr": 0.003, **MUON}},
+            "zero_optimization": {"stage": 2},
+        },
+        "--batch-size 64 --micro-batch-size 16 --optimizer muon --lr 0.003 --muon-lr 0.02 "
+        "--weight-decay 0.01 --zero-stage 2",
     ),
     "sgd": (
         {
