@@ -14,14 +14,19 @@ from typing import Any
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.hjson_file import HjsonFile, read_hjson
-from alphazero.settings.deepspeed_key import ALL_STAGES, Key, Meaning, is_off
+from alphazero.settings.deepspeed_key import (
+    ALL_STAGES,
+    AUTOCAST_DTYPES,
+    OPTIMIZERS,
+    Key,
+    Meaning,
+    is_off,
+)
 from alphazero.settings.deepspeed_keys import (
     ALIASES,
-    AUTOCAST_DTYPES,
     BLOCKS,
     KEYS,
     OLD_NAMES,
-    OPTIMIZERS,
     key_at,
     names_in,
 )

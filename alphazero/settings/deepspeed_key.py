@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from alphazero.settings.sections import ONE_CYCLE, WARMUP_COSINE_LR, WARMUP_DECAY_LR, WARMUP_LR
+
 # Beyond it Python's whole numbers are none of C's and none of its floats; DeepSpeed's own "no limit".
 LARGEST = 2**63 - 1
 
@@ -173,3 +175,30 @@ def refused(why: str, names: str, block: str = "", check: Check | None = None) -
 
 def _paths(names: str, block: str) -> list[str]:
     return [f"{block}.{name}" if block else name for name in names.split()]
+
+
+# Types of optimizer and scheduler, and other values that have another name here.
+ADAMS = ("Adam", "AdamW")
+MUON = ("Muon",)
+SGD = ("SGD",)
+CYCLE = ("OneCycle",)
+WARMUPS = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
+SCHEDULERS = {
+    "WarmupLR": WARMUP_LR,
+    "WarmupDecayLR": WARMUP_DECAY_LR,
+    "WarmupCosineLR": WARMUP_COSINE_LR,
+    "OneCycle": ONE_CYCLE,
+}
+# DeepSpeed takes optimizers' names in any case; ours, by the lower one. Adam is AdamW there unless
+# adam_w_mode is false.
+OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD", "muon": "Muon"}
+LARGEST_POWER = 24  # of the largest loss scale (engine/optimizer.py)
+AUTOCAST_DTYPES = {
+    "bfloat16": "bf16",
+    "torch.bfloat16": "bf16",
+    "bf16": "bf16",
+    "float16": "fp16",
+    "torch.float16": "fp16",
+    "fp16": "fp16",
+    "half": "fp16",
+}

@@ -7,12 +7,22 @@ trainer's way of stepping.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from alphazero.base.section import MOST_RATE, MOST_STEPS
 from alphazero.settings.deepspeed_key import (
+    ADAMS,
+    AUTOCAST_DTYPES,
+    CYCLE,
+    LARGEST_POWER,
+    MUON,
+    OPTIMIZERS,
+    SCHEDULERS,
+    SGD,
     TEXT,
     TRUTH,
+    WARMUPS,
     Check,
     Key,
     Meaning,
@@ -27,42 +37,11 @@ from alphazero.settings.deepspeed_key import (
     whole,
     word,
 )
-from alphazero.settings.sections import (
-    MOST_POSITIONS,
-    ONE_CYCLE,
-    WARMUP_COSINE_LR,
-    WARMUP_DECAY_LR,
-    WARMUP_LR,
-)
-
-ADAMS = ("Adam", "AdamW")
-MUON = ("Muon",)
-SGD = ("SGD",)
-CYCLE = ("OneCycle",)
-WARMUPS = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
-SCHEDULERS = {
-    "WarmupLR": WARMUP_LR,
-    "WarmupDecayLR": WARMUP_DECAY_LR,
-    "WarmupCosineLR": WARMUP_COSINE_LR,
-    "OneCycle": ONE_CYCLE,
-}
-# DeepSpeed takes optimizers' names in any case; ours, by the lower one. Adam is AdamW there unless
-# adam_w_mode is false.
-OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD", "muon": "Muon"}
+from alphazero.settings.sections import MOST_POSITIONS
 
 _RATE = number(0, MOST_RATE)
 _SHARE = number(0, 1)
 _STEPS = whole(1, MOST_STEPS)
-LARGEST_POWER = 24  # of the largest loss scale (engine/optimizer.py)
-AUTOCAST_DTYPES = {
-    "bfloat16": "bf16",
-    "torch.bfloat16": "bf16",
-    "bf16": "bf16",
-    "float16": "fp16",
-    "torch.float16": "fp16",
-    "fp16": "fp16",
-    "half": "fp16",
-}
 _SIZE = whole(1, MOST_POSITIONS)
 _ANY_STEPS = whole(0, MOST_STEPS)
 _OPTIMIZER = Check(
@@ -98,12 +77,11 @@ def _param(name: str, check: Check, setting: str, why: str, **more: Any) -> Key:
     return honoured(f"{_ADAM}.{name}", check, sets, why, **more)
 
 
+_betas = partial(_param, "betas", pair(_SHARE), "adam_beta1 adam_beta2", values=tuple)
+
+
 def _schedule(name: str, check: Check, setting: str, why: str, **more: Any) -> Key:  # noqa: ANN401 - fields
     return honoured(f"{_SCHEDULE}.{name}", check, f"optimizer.{setting}", why, **more)
-
-
-def _both(value: float) -> tuple[float, float]:
-    return value, value
 
 
 # A later key beats an earlier one that sets the same.
@@ -125,19 +103,18 @@ _BATCH_AND_OPTIMIZER: tuple[Key, ...] = (
         is_needed=True,
     ),
     _param("lr", _RATE, "learning_rate", "the peak rate; absent or auto it is ours", variants=(*ADAMS, *SGD)),
-    _param("lr", _RATE, "learning_rate muon_learning_rate", "both rates", values=_both, variants=MUON),
+    _param(
+        "lr",
+        _RATE,
+        "learning_rate muon_learning_rate",
+        "both rates",
+        values=lambda rate: (rate, rate),
+        variants=MUON,
+    ),
     _param("adam_lr", _RATE, "learning_rate", "the peak rate of what Muon does not move", variants=MUON),
     _param("muon_lr", _RATE, "muon_learning_rate", "the peak rate of the body's matrices", variants=MUON),
     _param("weight_decay", _RATE, "weight_decay", "on weights; biases and BatchNorm have none", default=0.0),
-    _param(
-        "betas",
-        pair(_SHARE),
-        "adam_beta1 adam_beta2",
-        "decay rates of the moments",
-        values=tuple,
-        variants=ADAMS,
-        default=[0.9, 0.999],
-    ),
+    _betas("decay rates of the moments", variants=ADAMS, default=[0.9, 0.999]),
     _param("eps", _SHARE, "adam_eps", "added to the root", variants=ADAMS, default=1e-8),
     _param(
         "adam_w_mode",
@@ -151,15 +128,7 @@ _BATCH_AND_OPTIMIZER: tuple[Key, ...] = (
     _param("momentum", _SHARE, "momentum", "of SGD", variants=SGD, default=0.0),
     # What is absent is as in DeepSpeed's original_muon.py.
     _param("momentum", _SHARE, "muon_momentum", "of the body's matrices", variants=MUON, default=0.95),
-    _param(
-        "betas",
-        pair(_SHARE),
-        "adam_beta1 adam_beta2",
-        "decay rates of the moments of the rest",
-        values=tuple,
-        variants=MUON,
-        default=[0.9, 0.95],
-    ),
+    _betas("decay rates of the moments of the rest", variants=MUON, default=[0.9, 0.95]),
     _param("eps", _SHARE, "adam_eps", "added to the root, for the rest", variants=MUON, default=1e-10),
     Key(f"{_ADAM}.adam_w_mode", Meaning.REFUSED, _ADAMW, only(True, _ADAMW), variants=MUON),
     Key(f"{_ADAM}.per_head_muon", Meaning.REFUSED, _WHOLE, only(False, _WHOLE), variants=MUON),

@@ -130,7 +130,7 @@ class OptimizerConfig:
         "muon: peak learning rate of the body's matrices, with the schedule of learning_rate",
         minimum=0,
         maximum=MOST_RATE,
-        aliases=("muon-lr",),
+        deepspeed_key="optimizer.params.muon_lr",
     )
     muon_momentum: float = setting(
         0.95, "muon: momentum", minimum=0, maximum=1, deepspeed_key="optimizer.params.momentum"

@@ -84,8 +84,8 @@ def test_the_shipped_file_is_accepted_and_silent_about_what_flags_own():
         ({"fp16": {"enabled": True, "initial_scale_power": 33}}, "whole number from 0 to 32"),
         ({"torch_autocast": {"enabled": True, "dtype": "int8"}}, "bfloat16 or float16"),
         ({"optimizer": {}}, "optimizer = {}: has no type; expected one"),
-        ({"optimizer": {"type": "Lamb"}}, 'optimizer.type = "Lamb": expected one of Adam, AdamW, SGD'),
-        ({"optimizer": {"type": "OneBitAdam"}}, "expected one of Adam, AdamW, SGD"),
+        ({"optimizer": {"type": "Lamb"}}, 'optimizer.type = "Lamb": expected one of Adam, AdamW, Muon, SGD'),
+        ({"optimizer": {"type": "OneBitAdam"}}, "expected one of Adam, AdamW, Muon, SGD"),
         ({"optimizer": {"type": "Adam", "params": {"amsgrad": True}}}, "remove it: DeepSpeed's own Adam"),
         ({"optimizer": {"type": "SGD", "params": {"dampening": 0.1}}}, "remove it: momentum is not dampened"),
         (

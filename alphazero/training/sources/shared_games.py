@@ -1,4 +1,4 @@
-"""The games that a run plays: on every host's disk, appended to, rewound, sent where they lack; all collective.
+"""The games that a run plays: on every host's disk, appended to, rewound, sent where they lack. Collective.
 
 With them what checkpoints keep: the games under way, checked before anything continues from them, and where
 the generations stand.

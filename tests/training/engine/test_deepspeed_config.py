@@ -179,7 +179,7 @@ PAIRS = {
             "optimizer": {"type": "Muon", "params": {"lr": 0.02, "adam_lr": 0.003, **MUON}},
             "zero_optimization": {"stage": 2},
         },
-        "--batch-size 64 --micro-batch-size 16 --optimizer muon --lr 0.003 --muon-lr 0.02 "
+        "--batch-size 64 --micro-batch-size 16 --optimizer muon --lr 0.003 "
         "--weight-decay 0.01 --zero-stage 2",
     ),
     "sgd": (

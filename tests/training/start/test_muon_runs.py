@@ -12,7 +12,7 @@ BATCH = ("--batch-size", "64", "--micro-batch-size", "16", "--warmup-steps", "1"
 STEPS = 20
 # Far below the norms of these gradients: what clips after the matrices are orthogonal moves less.
 CLIPPING = 0.05
-MUON = ("--optimizer", "muon", "--learning-rate", "0.001", "--muon-learning-rate", "0.02")
+MUON = ("--optimizer", "muon", "--learning-rate", "0.001")
 
 
 @pytest.fixture(scope="module")
