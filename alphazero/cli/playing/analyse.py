@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from contextlib import closing
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError, GameInputError
@@ -96,9 +95,9 @@ def search(net: Net, line: Line, args: argparse.Namespace, num_lines: int) -> Sn
 
 def to_json(analysis: Evaluation, found: Snapshot | None, count: int) -> str:
     """The analysis as a JSON object: policy, wdl, value, position; moves_left and search where known."""
-    body = {**asdict(analysis), "value": analysis.value}
-    if analysis.moves_left is None:
-        del body["moves_left"]
+    body = {name: getattr(analysis, name) for name in ("position", "policy", "wdl", "value")}
+    if analysis.moves_left is not None:
+        body["moves_left"] = analysis.moves_left
     if found is not None:
         body["search"] = search_json(found, count)
     return json.dumps(body)
