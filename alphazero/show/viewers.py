@@ -1,4 +1,7 @@
-"""Writes a run's figures to TensorBoard and Weights & Biases, as points of curves and as texts."""
+"""Opens all writers of a run's figures: its own file, TensorBoard, Weights & Biases.
+
+It stands apart from them as the one call by which training opens what it knows no more about.
+"""
 
 from __future__ import annotations
 
