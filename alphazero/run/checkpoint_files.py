@@ -42,7 +42,7 @@ BEST_METRICS = {
     "value_mse": False,
     "composite": False,
     "move_error": False,
-    "elo": True,  # of no validation: ratings.py
+    "elo": True,  # of no validation: measure/rating.py
 }
 BEST_MAGIC = "alphazero-best"
 # Names that this program gives; other entries of the directory are not ours.
