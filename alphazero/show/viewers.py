@@ -1,6 +1,6 @@
 """Opens all writers of a run's figures: its own file, TensorBoard, Weights & Biases.
 
-It stands apart from them as the one call by which training opens what it knows no more about.
+Training makes this one call and names no writer itself.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 import alphazero._core as _core
 from alphazero.base.errors import DataError
-from alphazero.base.text import printable, quoted
+from alphazero.base.text import counted, printable, quoted
 from alphazero.data.formats.files import Source, names_below, sha256_of_source
 from alphazero.data.formats.lc0 import LC0, Lc0Chunk
 from alphazero.data.formats.lc0_files import is_lc0
@@ -246,8 +246,8 @@ class _Import(Generic[C, G]):
             for text in self._filter_texts
         )
         return DataError(
-            f"{self._sources[0].path}: no game could be imported from {len(self._sources)} files"
-            f" ({self._games_finished} games found{removed}{first})"
+            f"{self._sources[0].path}: no game could be imported from {counted(len(self._sources), 'file')}"
+            f" ({counted(self._games_finished, 'game')} found{removed}{first})"
         )
 
     def _read(self, workers: int, chunk_bytes: int, bar: tqdm[Any], beat: Callable[[], None]) -> None:
