@@ -1,4 +1,4 @@
-"""Speed of the network alone: forward, or forward and backward, in positions/s and TFLOP/s."""
+"""Speed of the network alone, forward, forward and backward, or evaluating, in positions/s and TFLOP/s."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from alphazero.games.registry import get_spec
 from alphazero.machine.environment import processor_name
-from alphazero.network.model.precision import autocast, choose_device
+from alphazero.measure.sizes import PASSES_OF_STEP, forward_flops
+from alphazero.network.inference.evaluator import make_forward
+from alphazero.network.model.precision import DTYPES, autocast, choose_device
 from alphazero.network.model.resnet import AlphaZeroNet, NetworkOutput
 from alphazero.settings.flags import Parser, batch_size, seconds, whole
+from alphazero.settings.load import with_smolgen
 from alphazero.settings.sections import NetworkConfig
 from benchmarks.measuring.clock import pass_times
 
@@ -27,23 +29,25 @@ def run(arguments: list[str]) -> dict[str, object]:
     pass as two forwards.
     """
     parser = Parser(prog="alphazero bench network", description=__doc__)
-    parser.add_argument("--blocks", type=whole(1, 256), default=20, help="residual blocks")
-    parser.add_argument("--filters", type=whole(1, 4096), default=256, help="channels of the tower")
+    parser.add_argument("--blocks", type=whole(1, 256), default=20, help="residual blocks or encoders")
+    parser.add_argument("--filters", type=whole(1, 4096), default=256, help="channels of the body")
+    add_body_flags(parser)
     parser.add_argument("--se-ratio", type=whole(0, 4096), default=0, help="squeeze-excitation; 0 is none")
-    parser.add_argument("--policy-head", choices=("convolution", "attention"), default="convolution")
+    parser.add_argument("--policy-head", choices=("convolution", "attention"), default="", help=AS_THE_BODY)
     parser.add_argument("--batch", type=batch_size, default=256, help="positions per pass")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where it runs")
     parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32", help="arithmetic")
     parser.add_argument("--channels-last", action="store_true", help="input planes channels last")
     parser.add_argument("--weights-channels-last", action="store_true", help="weights channels last")
-    parser.add_argument("--backward", action="store_true", help="forward and backward, as in training")
+    passes = parser.add_mutually_exclusive_group()
+    passes.add_argument("--backward", action="store_true", help="forward and backward, as in training")
+    passes.add_argument("--evaluates", action="store_true", help="as frozen weights are evaluated")
     parser.add_argument("--seconds", type=seconds(), default=5.0, help="how long to measure")
     args = parser.parse_args(arguments)
     device = choose_device(args.device, 0, os.environ)
-    names = ("blocks", "filters", "se_ratio", "policy_head")
-    config = NetworkConfig(**{name: getattr(args, name) for name in names})
+    config = config_of(args)
     network = AlphaZeroNet(config, get_spec("chess"), torch.Generator().manual_seed(0))
-    flops = forward_flops(config) * (3 if args.backward else 1)
+    flops = forward_flops(config) * (PASSES_OF_STEP if args.backward else 1)
     times = pass_times(build_pass(args, network, device), device, args.seconds)
     speed = args.batch / statistics.median(times)
     return {
@@ -56,14 +60,44 @@ def run(arguments: list[str]) -> dict[str, object]:
     }
 
 
+AS_THE_BODY = "attention for an attention body, else convolution, if not given"
+
+
+def add_body_flags(parser: argparse.ArgumentParser) -> None:
+    """What makes an attention body."""
+    default = NetworkConfig()
+    parser.add_argument("--body", choices=("residual", "attention"), default=default.body)
+    parser.add_argument("--heads", type=whole(1, 4096), default=default.heads, help="attention: heads")
+    parser.add_argument(
+        "--ffn-width", type=whole(1, 65536), default=default.ffn_width, help="attention: feed-forward units"
+    )
+    parser.add_argument(
+        "--smolgen-channels", type=whole(0, 4096), default=default.smolgen_channels, help="0 is no smolgen"
+    )
+    parser.add_argument(
+        "--embedding",
+        choices=("dense", "map"),
+        default=default.embedding,
+        help="attention: its kind",
+    )
+
+
+def config_of(args: argparse.Namespace) -> NetworkConfig:
+    """The network that the arguments ask for."""
+    names = ("body", "blocks", "filters", "heads", "ffn_width", "smolgen_channels", "embedding", "se_ratio")
+    head = args.policy_head or ("attention" if args.body == "attention" else "convolution")
+    config = NetworkConfig(policy_head=head, **{name: getattr(args, name) for name in names})
+    return with_smolgen(config)
+
+
 def build_pass(args: argparse.Namespace, network: AlphaZeroNet, device: torch.device) -> Callable[[], None]:
     """One forward (or forward and backward) pass as the arguments ask for."""
+    if args.evaluates:
+        return build_evaluation(args, network, device)
     network.train(args.backward).to(device)
     if args.weights_channels_last:
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    spec, chance = network.spec, torch.Generator().manual_seed(1)
-    shape = (args.batch, spec.num_planes, spec.board_height, spec.board_width)
-    planes_BCHW = torch.rand(shape, generator=chance).lt(0.1).to(device, torch.float32)
+    planes_BCHW = random_planes(network, args.batch).to(device)
     if args.channels_last:
         planes_BCHW = planes_BCHW.contiguous(memory_format=torch.channels_last)
 
@@ -77,25 +111,32 @@ def build_pass(args: argparse.Namespace, network: AlphaZeroNet, device: torch.de
     return one_pass
 
 
+def build_evaluation(
+    args: argparse.Namespace, network: AlphaZeroNet, device: torch.device
+) -> Callable[[], None]:
+    """One pass of the evaluator, without what it does before and after; on CUDA without a graph."""
+    forward = make_forward(network, device, args.precision, args.batch, kernels="")
+    planes_BCHW = random_planes(network, args.batch).to(device, DTYPES[args.precision])
+    planes_BCHW = planes_BCHW.contiguous(memory_format=torch.channels_last)
+
+    def one_pass() -> None:
+        with torch.inference_mode():
+            forward(planes_BCHW)
+
+    return one_pass
+
+
+def random_planes(network: AlphaZeroNet, batch: int) -> Tensor:
+    """[batch, planes, H, W]."""
+    spec = network.spec
+    shape = (batch, spec.num_planes, spec.board_height, spec.board_width)
+    return torch.rand(shape, generator=torch.Generator().manual_seed(1)).lt(0.1).float()
+
+
 def simple_loss(output: NetworkOutput) -> Tensor:
     """A loss that touches every output; the real one costs little beside the tower."""
     policy_loss = output.policy_BA.float().log_softmax(dim=1).square().mean()
     return policy_loss + output.wdl_B3.float().log_softmax(dim=1).square().mean()
-
-
-def on_meta_device(config: NetworkConfig) -> AlphaZeroNet:
-    """A network that has shapes and no numbers."""
-    with torch.device("meta"):
-        return AlphaZeroNet(config, get_spec(config.game)).eval()
-
-
-def forward_flops(config: NetworkConfig) -> int:
-    """Operations of one position's forward pass: convolutions and matrix products."""
-    network = on_meta_device(config)
-    spec = network.spec
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        network(torch.zeros(1, spec.num_planes, spec.board_height, spec.board_width, device="meta"))
-    return int(counter.get_total_flops())
 
 
 def device_name(device: torch.device) -> str:

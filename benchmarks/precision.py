@@ -19,7 +19,7 @@ from alphazero.games.core_types import BatchEvaluation, Line
 from alphazero.games.random_positions import leaves_of
 from alphazero.games.registry import make_line
 from alphazero.network.inference.evaluator import NetworkEvaluator
-from alphazero.network.model.precision import EVALUATION_PRECISIONS, choose_device
+from alphazero.network.model.precision import EVALUATION_PRECISIONS, INT8, choose_device, why_not_int8
 from alphazero.network.weights.open_network import open_network
 from alphazero.settings.flags import Parser, batch_size, count, seconds
 from benchmarks.measuring.clock import rate
@@ -42,7 +42,10 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--positions", type=count, default=1024)
     parser.add_argument("--batch", type=batch_size, default=128)
     parser.add_argument(
-        "--precisions", nargs="+", choices=EVALUATION_PRECISIONS, default=["fp32", "bf16", "int8"]
+        "--precisions",
+        nargs="+",
+        choices=EVALUATION_PRECISIONS,
+        help="fp32, bf16, int8 if there is one",
     )
     parser.add_argument("--seconds", type=seconds(), default=2.0)
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="cpu")
@@ -55,12 +58,17 @@ def run(arguments: list[str]) -> dict[str, object]:
     packed, _, legal_offset = positions
     truth = exact(*positions)
     figures: dict[str, object] = {"positions": len(packed)}
-    for precision in args.precisions:
+    for precision in args.precisions or default_precisions(device, network.config.body):
         evaluator = NetworkEvaluator(network, device, precision, args.batch)
         beside = compared(truth, evaluator(*positions), legal_offset) if precision != EXACT else {}
         speed = evaluations_per_s(evaluator, positions, args.seconds)
         figures[precision] = {"evaluations_per_s": speed, "how": evaluator.description, **beside}
     return figures
+
+
+def default_precisions(device: torch.device, body: str) -> list[str]:
+    """Those that are compared unless others are asked for."""
+    return [EXACT, "bf16", *([] if why_not_int8(device, body) else [INT8])]
 
 
 def played(evaluator: NetworkEvaluator, number: int) -> Leaves:

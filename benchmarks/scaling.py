@@ -23,6 +23,7 @@ import torch.distributed as dist
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import given_path
+from alphazero.measure.sizes import on_meta_device
 from alphazero.network.model.precision import choose_device
 from alphazero.settings.flags import Parser, batch_size, count, seconds
 from alphazero.settings.sections import NetworkConfig
@@ -33,7 +34,6 @@ from benchmarks.measuring.clock import on_cores, pass_times
 from benchmarks.measuring.machine import describe_machine
 from benchmarks.measuring.page import configure, document_of, markdown_table, percent, read_document, shown
 from benchmarks.measuring.ranks import on_ranks
-from benchmarks.network import on_meta_device
 
 DEFAULTS = ("--blocks", "20", "--filters", "256", "--precision", "bf16")
 BYTES_OF_A_GRADIENT = 4

@@ -12,7 +12,7 @@ import argparse
 import numpy as np
 
 from alphazero.games.core_types import SelfPlay
-from alphazero.games.registry import game_names, get_game, get_spec
+from alphazero.games.registry import get_game, get_spec, read_game
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_lane
 from alphazero.settings.flags import Parser, batch_size, count, seconds, threads
@@ -25,7 +25,7 @@ WARM_UP_S = 1.0
 def run(arguments: list[str]) -> dict[str, object]:
     """Simulations per second in steady state."""
     parser = Parser(prog="alphazero bench search")
-    parser.add_argument("--game", choices=game_names(), default="chess")
+    parser.add_argument("--game", default="chess", metavar="GAME", help="any, as --game of training takes it")
     parser.add_argument("--slots", type=batch_size, default=64, help="trees side by side")
     parser.add_argument("--threads", type=threads, default=1)
     parser.add_argument("--simulations", type=count, default=800)
@@ -34,6 +34,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     args = parser.parse_args(arguments)
     search = SearchConfig(algorithm=args.algorithm, simulations=args.simulations)
     settings = self_play_settings(search, SelfPlayConfig(), seed=0)
+    args.game = read_game("--game", args.game)
     pool = get_game(args.game).core.self_play(settings, args.slots, 1, args.threads)
     for lane in range(args.slots):
         pool.add_lane(new_lane(lane))

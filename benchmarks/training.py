@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from alphazero.measure.short_run import GIB, ShortTraining, train_for
+from alphazero.measure.sizes import PASSES_OF_STEP, forward_flops
 from alphazero.settings.flags import Parser, count, seconds
 from alphazero.settings.sections import NetworkConfig
-from benchmarks.network import forward_flops
 
 # Where the flags name nothing else. tf32 is off unless it is asked for: the figures are those of a precision.
 DEFAULTS = (
@@ -23,7 +23,6 @@ DEFAULTS = (
     *("--precision", "fp32", "--no-tf32", "--log-interval", "1"),
 )
 NEVER = 10**6  # steps
-PASSES_IN_FORWARDS = 3  # a backward pass costs two forwards
 QUARTILES_OF_NORMAL = 1.349  # distance of a normal distribution's quartiles in standard deviations
 
 
@@ -42,7 +41,7 @@ def run(arguments: list[str]) -> dict[str, object]:
         "positions_per_s": speed,
         "step_ms": 1000 * statistics.median(lengths),
         "steps_spread": spread(lengths),
-        "tflops": speed * PASSES_IN_FORWARDS * forward_flops(network) / 1e12,
+        "tflops": speed * PASSES_OF_STEP * forward_flops(network) / 1e12,
         "memory_gib": trained.memory_bytes / GIB,
     }
     if busy := trained.gpu_figures("utilisation_percent"):

@@ -1,6 +1,7 @@
 """Fixtures every test may use: the reference data that lies beside a checkout."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from tests.support.paths import SHARED_DATA
 os.environ["ALPHAZERO_TRACEBACK"] = "1"
 # As the command `alphazero` sets it before torch is imported.
 os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+# A shell's background job ignores SIGINT, and so would the programs that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = [
     "tests.support.cluster.fake_nvml",

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 
@@ -67,6 +68,14 @@ def test_a_machine_is_busy_while_other_programs_use_a_quarter_of_it(tmp_path, fi
     assert is_busy(path, processors=2) is expected
     assert not is_busy(path, processors=64)
     assert not is_busy(tmp_path / "none")
+
+
+def test_a_program_that_ends_as_this_one_begins_does_not_make_the_machine_busy():
+    figures = mock.Mock()
+    figures.read_text.side_effect = ["2.00 1.5 1.0 3/99 9"] * 3 + ["2.00 1.5 1.0 1/99 9"]
+    assert not is_busy(figures, processors=2)
+    figures.read_text.side_effect = ["2.00 1.5 1.0 3/99 9"] * 9
+    assert is_busy(figures, processors=2)
 
 
 def test_importing_the_library_leaves_the_environment_as_it_is():

@@ -41,6 +41,12 @@ class GameInputError(AlphaZeroError):
     kind = "position"
 
 
+class RulesError(AlphaZeroError):
+    """Rules of a game outside the core (OpenSpiel, a Python file) that fail."""
+
+    kind = "rules"
+
+
 class WeightsError(AlphaZeroError):
     """A weights file that cannot be read or does not fit."""
 

@@ -10,9 +10,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import Enum
 from typing import TextIO
+
+from alphazero.base.text import counted
 
 TEXT, JSON = "text", "json"
 # Tells the processes of a job in which form an error is shown; the settings are not known everywhere.
@@ -128,9 +129,9 @@ FIRST_SILENCE_S = 5.0  # until the first line about progress, where there is no 
 
 @dataclass
 class Work:
-    """what: in words, as 'self-play, generation 1'. total: units of it, 0 where unknown. note: more
-    words for people. left_s: until its end, where it is known better than by the mean speed, else -1.
-    clock: seconds that are never set back.
+    """what: in words, as 'self-play, generation 1'. total: units of it, 0 where unknown. unit: a noun in the
+    singular, or a symbol as MB. note: more words for people. left_s: until its end, where it is known better
+    than by the mean speed, else -1. clock: seconds that are never set back.
     """
 
     what: str
@@ -167,7 +168,8 @@ class Work:
         parts = [f"{self.what}: {duration(self.seconds)} so far"]
         if self.unit:
             of = f" of {self.total:,}" if self.total else ""
-            parts = [f"{self.what}: {self.done:,}{of} {self.unit}s in {duration(self.seconds)}"]
+            plural = self.unit if self.unit.isupper() else f"{self.unit}s"
+            parts = [f"{self.what}: {self.done:,}{of} {plural} in {duration(self.seconds)}"]
         if self.per_second and self.left_s < 0:
             rate = self.per_second
             if rate >= 1:
@@ -191,11 +193,15 @@ class Work:
 
 
 def duration(seconds: float) -> str:
-    """'8 s', '2 min 10 s', '1:02:03', '3 days, 1:02:03'."""
+    """'8 s', '2 min 10 s', '1 h 2 min', '3 days 4 h': no more than the two largest units."""
     whole = round(seconds)
+    minutes, hours = round(seconds / 60), round(seconds / 3600)
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
-        minutes, rest = divmod(whole, 60)
-        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
-    return str(timedelta(seconds=whole))
+        first, rest = f"{whole // 60} min", f"{whole % 60} s" if whole % 60 else ""
+    elif minutes < 24 * 60:
+        first, rest = f"{minutes // 60} h", f"{minutes % 60} min" if minutes % 60 else ""
+    else:
+        first, rest = counted(hours // 24, "day"), f"{hours % 24} h" if hours % 24 else ""
+    return f"{first} {rest}".rstrip()

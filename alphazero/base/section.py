@@ -12,7 +12,7 @@ import math
 import re
 import sys
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from pathlib import Path
@@ -58,6 +58,7 @@ def setting(
     help_text: str,
     *,
     choices: tuple[str, ...] = (),
+    reads: Callable[[str, str], str] | None = None,
     minimum: float | None = None,
     maximum: float | None = None,
     words: Mapping[str, int | str] | None = None,
@@ -73,16 +74,18 @@ def setting(
 ) -> Any:  # noqa: ANN401 - a field of any type, as dataclasses.field
     """A dataclass field with all that there is to know of a setting.
 
-    default: also what runs did that are older than the setting. minimum, maximum: inclusive. words: texts
-    that stand for values. pattern: what a text must match, shown in messages as `expected`. aliases: other
-    names of the flag. metavar: what --help calls its value. is_common: listed by --help, the others by --help
-    all. is_place: names where files lie, which reports do not compare. deepspeed_key: the key of a
-    ds_config.json that alone sets it. constant: why nothing sets it, though a run or given weights may have
-    another value. A setting with one of the two has no flag and no TOML key.
+    default: also what runs did that are older than the setting. reads: what makes a value of a text that is
+    none of the choices, or raises ConfigError; it gets the place for its message as well. minimum, maximum:
+    inclusive. words: texts that stand for values. pattern: what a text must match, shown in messages as
+    `expected`. aliases: other names of the flag. metavar: what --help calls its value. is_common: listed by
+    --help, the others by --help all. is_place: names where files lie, which reports do not compare.
+    deepspeed_key: the key of a ds_config.json that alone sets it. constant: why nothing sets it, though a run
+    or given weights may have another value. A setting with one of the two has no flag and no TOML key.
     """
     metadata = {
         "help": help_text,
         "choices": choices,
+        "reads": reads,
         "minimum": minimum,
         "maximum": maximum,
         "words": words or {},
@@ -313,6 +316,8 @@ def checked(place: str, value: object, kind: Any, entry: dataclasses.Field[Any])
     if isinstance(value, str) and value in entry.metadata["words"]:
         return entry.metadata["words"][value]
     converted = _convert(value, kind)
+    if isinstance(converted, str) and entry.metadata["reads"] and converted not in entry.metadata["choices"]:
+        return entry.metadata["reads"](place, converted)
     if converted is None or not _is_allowed(converted, entry.metadata):
         raise ConfigError(f"{place}: {quoted(value)}: expected {_expected(kind, entry.metadata)}")
     return converted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os
 from collections.abc import Sequence
@@ -10,9 +11,15 @@ from typing import NamedTuple
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import one_of, quoted, table
+from alphazero.games.outside.rules import TRACEBACK_VARIABLE
+from alphazero.games.registry import read_game
 from alphazero.machine.environment import program_text
 from alphazero.machine.machine import WORKER_VARIABLE
 from alphazero.settings.flags import Parser
+
+GAME_FILE = (
+    "game_file"  # of the arguments: what --game names, in commands that learn the game from their files
+)
 
 
 class CommandEntry(NamedTuple):
@@ -29,13 +36,13 @@ COMMANDS: dict[str, CommandEntry] = {
     "selfplay": CommandEntry("playing", "play games of a network against itself into a game store"),
     "data": CommandEntry("training", "import PGN files and lc0 data; describe, verify and export stores"),
     "checkpoint": CommandEntry("training", "list, verify and prune the checkpoints of a run"),
-    "eval": CommandEntry("", "measure how well networks predict the moves and results of known games"),
+    "eval": CommandEntry("measuring", "measure networks by known games, puzzles, test suites, exact truth"),
     "match": CommandEntry(
         "playing", "play networks, UCI engines, random moves or a solver against each other"
     ),
     "rate": CommandEntry("playing", "measure the Elo of networks against a ladder of fixed opponents"),
     "play": CommandEntry("playing", "play against a network in the terminal"),
-    "analyse": CommandEntry("playing", "evaluate one position with a network, and search it"),
+    "analyse": CommandEntry("playing", "evaluate and search one position, or annotate games"),
     "uci": CommandEntry("playing", "run a network as a UCI engine for chess programs"),
     "import-weights": CommandEntry("", "convert an lc0 network to a weights file of this program"),
     "export": CommandEntry("", "write a network for other programs: lc0, ONNX, or a weights file"),
@@ -44,6 +51,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "health": CommandEntry("training", "check the GPUs and the host of this machine"),
     "doctor": CommandEntry("training", "describe the environment, and measure what this machine can do"),
     "solve": CommandEntry("playing", "compute the exact value of a Connect Four position"),
+    "games": CommandEntry("training", "list the games that can be learned; check the rules of one"),
     "perft": CommandEntry("", "count the leaves of the move tree (a test of the rules)"),
     "bench": CommandEntry("", "measure a part of the system"),
     "completion": CommandEntry("", "print what completes these commands in bash, zsh or fish"),
@@ -59,8 +67,40 @@ def module_of(command: str) -> ModuleType:
 def build_parser(command: str) -> Parser:
     """The parser of one command, its module imported now."""
     parser = Parser(prog=f"alphazero {command}", description=COMMANDS[command].help)
-    module_of(command).configure(parser)
+    module = module_of(command)
+    module.configure(parser)
+    passes_on = hasattr(module, "PASSES_ON_UNKNOWN_FLAGS")
+    for part in (parser, *parser.parts()):
+        _add_common_flags(
+            part, has_game=not passes_on and command != "games" and "--game" not in part.flags()
+        )
     return parser
+
+
+def _add_common_flags(parser: Parser, *, has_game: bool) -> None:
+    quiet = argparse.SUPPRESS  # a subcommand's default must not replace what stands before it
+    if has_game:
+        parser.add_argument(
+            "--game",
+            dest=GAME_FILE,
+            default=quiet,
+            metavar="FILE.py:CLASS",
+            help="the rules of a game in Python, where what is opened is of one (docs/your_own_game.md)",
+        )
+    parser.add_argument(
+        "--debug",
+        action="store_true",
+        default=quiet,
+        help="print tracebacks: of an internal error, and of the rules of a game in Python",
+    )
+
+
+def _apply_common_flags(args: argparse.Namespace) -> None:
+    """Where --game names a Python file, what is opened may be of it. Raises ConfigError."""
+    if getattr(args, "debug", False):
+        os.environ[TRACEBACK_VARIABLE] = "1"
+    if text := getattr(args, GAME_FILE, None):
+        read_game("--game", text)
 
 
 def usage() -> str:
@@ -86,11 +126,12 @@ def run_command(argv: Sequence[str]) -> int:
     if WORKER_VARIABLE in os.environ:  # a process of this command started this one, and has the arguments
         from alphazero.cluster.workers import serve
 
-        return serve(module.work)
+        return serve(module.work, _apply_common_flags)
     parser = build_parser(command)
     if getattr(module, "PASSES_ON_UNKNOWN_FLAGS", False):
         args, passed_on = parser.parse_known_args(argv[1:])
         args.passed_on = passed_on
     else:
         args = parser.parse_args(argv[1:])
+    _apply_common_flags(args)
     return int(module.run(args))

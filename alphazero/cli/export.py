@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import WeightsError
-from alphazero.cli.flags import WEIGHTS_HELP
+from alphazero.cli.flags import add_weights_flag, network_of
 from alphazero.run.find import AT, BEST, find_weights, is_checkpoint
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ SUFFIXES = {"lc0": ".pb.gz", "onnx": ".onnx", "safetensors": ".safetensors", "pt
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    parser.add_argument("weights", metavar="W", help=WEIGHTS_HELP)
+    add_weights_flag(parser)
     parser.add_argument("--to", choices=tuple(SUFFIXES), required=True, help="format to write")
     parser.add_argument("--out", type=Path, metavar="FILE", help="file to write (default: named as W, here)")
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
@@ -35,7 +35,8 @@ def run(args: argparse.Namespace) -> int:
     """Convert the network and print the file's name."""
     from alphazero.network.weights.open_network import open_weights
 
-    weights = open_weights(args.weights, "weights")
+    args.weights = network_of(args)
+    weights = open_weights(args.weights)
     path: Path = args.out or Path(default_name(args.weights, weights) + SUFFIXES[args.to])
     if path.exists() and not args.force:
         raise WeightsError(f"{path}: already exists (--force replaces it)")
@@ -72,7 +73,7 @@ def training_steps(weights: WeightsFile) -> int:
 
 def default_name(asked: str, weights: WeightsFile) -> str:
     """As what was asked for: a file's name, or a run's with its step (`chess_cpu-1030`) or `best-METRIC`."""
-    path = find_weights(asked, "weights")
+    path = find_weights(asked)
     if not is_checkpoint(path):
         ending = next((one for one in SUFFIXES.values() if path.name.endswith(one)), "")
         return path.name.removesuffix(ending)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError, LaunchError
+from alphazero.base.files import given_path
 from alphazero.cluster.plan.launch_plan import SshOptions
+from alphazero.run.find import RUNS, WEIGHTS_VARIABLE, default_weights
 from alphazero.settings.cluster import MOST_PROCESSES, PORT_MAX
 from alphazero.settings.flags import whole
 from alphazero.settings.load import preset_names
@@ -38,6 +41,17 @@ def add_number(
     if default is not None and "default:" not in text:
         text = f"{text} (default: {default:g})"
     parser.add_argument(flag, type=kind, default=default, metavar=metavar, help=text)
+
+
+def add_paths(
+    parser: argparse._ActionsContainer, flag: str, text: str, metavar: str = "FILE", *, several: bool = False
+) -> None:
+    """A flag with the path of a file or directory, or with `several`, [] where it is not given."""
+    kind = partial(given_path, flag=flag)
+    if several:
+        parser.add_argument(flag, type=kind, nargs="+", default=[], metavar=metavar, help=text)
+    else:
+        parser.add_argument(flag, type=kind, metavar=metavar, help=text)
 
 
 def add_device_flag(
@@ -92,15 +106,40 @@ def add_config_flag(parser: argparse._ActionsContainer, more: str = "") -> None:
     parser.add_argument("--config", default="", metavar="NAME|FILE", help=text)
 
 
-def add_weights_flag(parser: argparse.ArgumentParser, role: str = "", *, several: bool = False) -> None:
-    """--weights: one or `several` of what open_network takes. role: for the help."""
+def add_weights_flag(parser: argparse._ActionsContainer, role: str = "", *, several: bool = False) -> None:
+    """W or --weights, one or `several`, which network_of reads. role: for the help."""
+    text = f"{role}: {WEIGHTS_HELP}" if role else WEIGHTS_HELP
     parser.add_argument(
-        "--weights",
-        nargs="+" if several else None,
-        required=True,
+        "network",
+        nargs="*" if several else "?",
         metavar="W",
-        help=f"{role}: {WEIGHTS_HELP}" if role else WEIGHTS_HELP,
+        help=f"{text}; without it ${WEIGHTS_VARIABLE}, else the only run of {RUNS}/",
     )
+    parser.add_argument("--weights", nargs="+" if several else None, metavar="W", help="the same as W")
+
+
+def named_network(args: argparse.Namespace) -> str | None:
+    """What W or --weights names, None where neither is given. Raises ConfigError where both are."""
+    _refuse_both(args)
+    named: str | None = args.network or args.weights
+    return named
+
+
+def network_of(args: argparse.Namespace) -> str:
+    """What W or --weights names, else the network that is found. Raises ConfigError and WeightsError."""
+    return named_network(args) or default_weights()
+
+
+def networks_of(args: argparse.Namespace) -> list[str]:
+    """As network_of, where several may be named."""
+    _refuse_both(args)
+    named: list[str] = args.network or args.weights
+    return named or [default_weights()]
+
+
+def _refuse_both(args: argparse.Namespace) -> None:
+    if args.network and args.weights:
+        raise ConfigError(f"W {args.network} and --weights {args.weights}: expected one of the two")
 
 
 def add_ssh_flags(parser: argparse._ActionsContainer) -> None:

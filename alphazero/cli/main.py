@@ -33,6 +33,7 @@ CRASH_STATUS = 1  # of an interpreter that ends with a traceback
 # default, on a busy machine on the very core that the others need (docs/performance.md).
 SPIN_COUNT, BUSY_SPIN_COUNT = "20000", "0"
 BUSY_SHARE = 0.25  # of the processors, which other programs use
+BUSY_LOOKS, BUSY_PAUSE_S = 4, 0.02
 
 
 def main(argv: Sequence[str]) -> int:
@@ -114,9 +115,15 @@ def entry_point(argv: Sequence[str] | None = None) -> NoReturn:
 
 def is_busy(figures: Path = Path("/proc/loadavg"), processors: int | None = None) -> bool:
     """Whether other programs use this machine now and have for a while. False where that is unknown."""
-    try:
-        load, _, _, running, *_ = figures.read_text(encoding="ascii").split()
-        others = min(float(load), int(running.split("/")[0]) - 1)  # this process runs
-    except (OSError, ValueError):
-        return False
-    return others >= BUSY_SHARE * (processors or os.cpu_count() or 1)
+    least = BUSY_SHARE * (processors or os.cpu_count() or 1)
+    for look in range(BUSY_LOOKS):  # a program that ends or begins at this moment keeps it not busy
+        if look:
+            time.sleep(BUSY_PAUSE_S)
+        try:
+            load, _, _, running, *_ = figures.read_text(encoding="ascii").split()
+            others = min(float(load), int(running.split("/")[0]) - 1)  # this process runs
+        except (OSError, ValueError):
+            return False
+        if others < least:
+            return False
+    return True

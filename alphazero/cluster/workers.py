@@ -227,13 +227,18 @@ class Worker:
         return self._connection.poll()
 
 
-def serve(work: Callable[[argparse.Namespace, Worker], None]) -> int:
-    """Called in a worker: do the work of its command; returns the exit status."""
+def serve(
+    work: Callable[[argparse.Namespace, Worker], None],
+    prepare: Callable[[argparse.Namespace], None] = lambda arguments: None,
+) -> int:
+    """Called in a worker: do the work of its command; returns the exit status. prepare: comes first."""
     connection = Connection(int(os.environ.pop(WORKER_VARIABLE)))
     worker = Worker(connection)
     try:
         arguments = json.loads(connection.recv_bytes(), object_hook=_path)
-        work(argparse.Namespace(**arguments), worker)
+        parsed = argparse.Namespace(**arguments)
+        prepare(parsed)
+        work(parsed, worker)
     except AlphaZeroError as error:
         worker.reply(FAILED, json.dumps([error.kind, str(error)]))
         return error.exit_code

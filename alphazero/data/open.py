@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alphazero.base.errors import ConfigError, DataError
+from alphazero.base.log import Work
 from alphazero.data.formats.files import Source, ignore
 from alphazero.data.formats.importer import VERSION as IMPORT_VERSION
 from alphazero.data.formats.importer import check_sources, import_games, silent
@@ -32,7 +33,7 @@ def open_or_import(
     paths: Sequence[Path],
     cache_dir: Path,
     *,
-    progress: bool = False,
+    progress: Work | None = None,
     beat: Callable[[], None] = silent,
     compare_content: bool = True,
 ) -> list[GameStore]:
@@ -41,7 +42,8 @@ def open_or_import(
 
     The raw files' store is found again by their paths, sizes and modification times; its manifest must name
     them with their sha256, which compare_content=False leaves out. Processes that ask for the same one at the
-    same time wait for the first. beat: called again and again while files are read. Raises DataError.
+    same time wait for the first. progress: of an import. beat: called again and again while files are read.
+    Raises DataError.
     """
     raw = [path for path in paths if not (path / MANIFEST_NAME).exists()]
     stores: list[GameStore] = []
@@ -50,7 +52,7 @@ def open_or_import(
             stores.append(GameStore.open(path))
         elif path is raw[0]:
             stores.append(_open_cached(raw, cache_dir, progress, beat, compare_content))
-    games = {store.manifest.game for store in stores}
+    games = {store.manifest.game_now for store in stores}
     if len(games) > 1:
         raise DataError(f"{', '.join(map(str, paths))}: different games: {', '.join(sorted(games))}")
     return stores
@@ -59,7 +61,7 @@ def open_or_import(
 def _open_cached(
     raw: Sequence[Path],
     cache_dir: Path,
-    progress: bool,
+    progress: Work | None,
     beat: Callable[[], None],
     compare_content: bool,
 ) -> GameStore:
@@ -161,7 +163,7 @@ class Store:
     def __init__(self, store: GameStore) -> None:
         self.store = store
         self.path = store.path
-        self.game = store.manifest.game
+        self.game = store.manifest.game_now
 
     @property
     def num_plies(self) -> int:

@@ -9,7 +9,7 @@ from alphazero.base.errors import GameInputError
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import Style, draw
 from alphazero.games.notation import RESULTS, as_text, from_python_chess, move_text, read_move, svg
-from alphazero.games.registry import make_line
+from alphazero.games.registry import make_line, read_game
 
 if TYPE_CHECKING:
     import chess
@@ -41,7 +41,7 @@ class Board:
             start, before = from_python_chess(start)
             if game != "chess":
                 raise GameInputError(f"a board of chess: expected a position of {game}")
-        self._line = make_line(game, start)
+        self._line = make_line(read_game("game", game), start)
         self._moves: list[int] = []
         self._start = start
         self._follow(before)
@@ -50,7 +50,7 @@ class Board:
 
     @property
     def game(self) -> str:
-        """'chess', 'connect4', 'tictactoe' or 'othello'."""
+        """'chess', 'connect4', 'tictactoe', 'othello', or the recorded name of another game."""
         return self._line.NAME
 
     @property

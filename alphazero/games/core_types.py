@@ -74,6 +74,7 @@ def core_types(name: str) -> CoreTypes:
         if key.endswith("Line") and getattr(kind, "NAME", None) == name
     )
     prefix = line.__name__.removesuffix("Line")
+    of_check = "foreign" if prefix == "Foreign" else name  # whose lines have the name of the game in use
     return CoreTypes(
         line=line,
         search=getattr(_core, f"{prefix}Search"),
@@ -81,5 +82,5 @@ def core_types(name: str) -> CoreTypes:
         line_search=getattr(_core, f"{prefix}LineSearch"),
         self_play=getattr(_core, f"{prefix}SelfPlay"),
         batch_encoder=getattr(_core, f"{prefix}BatchEncoder"),
-        find_illegal_game=getattr(_core, f"find_illegal_{name}_game"),
+        find_illegal_game=getattr(_core, f"find_illegal_{of_check}_game"),
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from alphazero.games.core_types import Line
+from alphazero.games.outside.names import is_outside
 
 CHESS_LETTERS = "KQRBNPkqrbnp"
 _CHESS_SYMBOLS = dict(zip(CHESS_LETTERS, (chr(0x2654 + number) for number in range(12)), strict=True))
@@ -45,8 +46,8 @@ _OTHER_LOOK = _Look(_STONES)
 
 
 def can_be_flipped(line: Line) -> bool:
-    """False for boards that stand upright."""
-    return not _LOOKS.get(line.NAME, _OTHER_LOOK).columns_are_moves
+    """False for boards that stand upright, and those that the rules draw."""
+    return not is_outside(line.NAME) and not _LOOKS.get(line.NAME, _OTHER_LOOK).columns_are_moves
 
 
 def rows_of(line: Line) -> list[str]:
@@ -60,6 +61,9 @@ def rows_of(line: Line) -> list[str]:
 def draw(line: Line, style: Style | None = None, last: str = "") -> str:
     """The board at the end of the line. last: the text of the move that led there, which colours show."""
     style = style or Style()
+    if is_outside(line.NAME):
+        text: str = line.drawing()  # type: ignore[attr-defined]
+        return text.rstrip()
     look = _LOOKS.get(line.NAME, _OTHER_LOOK)
     rows = rows_of(line)
     height, width = len(rows), len(rows[0])

@@ -1,6 +1,6 @@
 """Moves as people write them: SAN in chess, read beside the game's own texts; the nearest one to a slip.
 
-python-chess knows SAN; it is imported where a chess move is read or written.
+The core writes SAN; python-chess, which also reads it as people write it, is imported for that.
 """
 
 from __future__ import annotations
@@ -8,11 +8,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import GameInputError
 from alphazero.base.text import as_utf8, quoted
 from alphazero.games.core_types import Line
+from alphazero.games.outside.names import is_outside
 
 if TYPE_CHECKING:
     import chess
@@ -21,6 +23,7 @@ CHESS = "chess"
 # By the result for the first player; None: unknown.
 RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1", None: "*"}
 SVG_SIZE = 360  # pixels
+_MOVE_NUMBER = re.compile(r"^\d+\.+")  # before a move of PGN
 LONGEST_WORD = 20  # of what may have been meant as a move
 NEAR = 0.4  # of difflib: e5 is near e4, and zz is near nothing
 # What may follow a move in SAN and changes nothing: check, mate, praise and blame.
@@ -29,20 +32,19 @@ _REMARKS = re.compile(r"[+#!?]+$")
 
 def move_text(line: Line, move: int) -> str:
     """The move as people write it: SAN in chess, else the game's own text (a column, a square)."""
-    text = line.move_to_text(move)
-    if line.NAME != CHESS:
-        return text
-    board = _board(line)
-    return board.san(board.parse_uci(text))
+    return move_texts(line, [move])[0]
 
 
 def move_texts(line: Line, moves: Sequence[int]) -> list[str]:
     """`moves`, played one after the other from the end of the line, as people write them."""
-    line = line.copy()
+    import alphazero._core as _core
+
+    position = _core.ChessPosition(str(line)) if line.NAME == CHESS else line.copy()
+    text = position.san if isinstance(position, _core.ChessPosition) else position.move_to_text
     texts = []
     for move in moves:
-        texts.append(move_text(line, move))
-        line.push(move)
+        texts.append(text(move))
+        position.push(move)
     return texts
 
 
@@ -55,10 +57,14 @@ def read_move(line: Line, text: str) -> int:
     texts = {line.move_to_text(move): move for move in legal}
     text = as_utf8(text)
     word = text.strip()
-    if (lower := word.lower()) in texts:
-        return texts[lower]
+    if (lower := word.lower()) in texts or word in texts:
+        return texts[word if word in texts else lower]
     if line.NAME != CHESS:
-        raise GameInputError(_not_understood(text, list(texts)))
+        return _by_number_or_case(line, text, texts)
+    import alphazero._core as _core
+
+    with suppress(_core.GameError):  # as PGN files write it; Nce7 also where only one knight may go to e7
+        return _core.ChessPosition(str(line)).parse_san(word)
     board = _board(line)
     sans = {board.san(board.parse_uci(uci)): move for uci, move in texts.items()}
     exact = {_plain(san): move for san, move in sans.items()}
@@ -76,13 +82,27 @@ def read_move(line: Line, text: str) -> int:
     raise GameInputError(_not_understood(text, [*sans, *texts]))
 
 
-def play_moves(line: Line, moves: Sequence[str], what: str = "move") -> None:
-    """Play texts that `read_move` understands. Raises GameInputError naming the number of the faulty one."""
-    for number, text in enumerate(moves, start=1):
+def play_moves(line: Line, texts: Sequence[str], what: str = "move") -> list[int]:
+    """Play texts that `read_move` understands, and return the moves.
+
+    Raises GameInputError naming the number of the faulty one.
+    """
+    played = []
+    for number, text in enumerate(texts, start=1):
         try:
-            line.push(read_move(line, text))
+            played.append(read_move(line, text))
         except GameInputError as error:
             raise GameInputError(f"{what} {number}: {error}") from None
+        line.push(played[-1])
+    return played
+
+
+def split_moves(line: Line, texts: Sequence[str]) -> list[str]:
+    """The moves of texts such as '1. e4 e5 2. Nf3', and in games whose moves are one sign each, '4453'."""
+    words = [_MOVE_NUMBER.sub("", word) for text in texts for word in text.split()]
+    if all(len(line.move_to_text(move)) == 1 for move in line.legal()):
+        return list("".join(words))
+    return [word for word in words if word]
 
 
 def from_python_chess(board: object) -> tuple[str, list[str]]:
@@ -135,6 +155,17 @@ def _by_uci(board: chess.Board, text: str, texts: dict[str, int]) -> int | None:
         if board.parse_uci(uci) == move and move != chess.Move.null():
             return known
     return None
+
+
+def _by_number_or_case(line: Line, text: str, texts: dict[str, int]) -> int:
+    """A text of a game of OpenSpiel or Python in other case, or the number of an action."""
+    word = text.strip()
+    if is_outside(line.NAME):
+        alike = [move for known, move in texts.items() if known.lower() == word.lower()]
+        numbered = [move for move in texts.values() if str(move) == word]
+        if len(found := alike or numbered) == 1:
+            return found[0]
+    raise GameInputError(_not_understood(text, list(texts)))
 
 
 def _not_understood(text: str, known: list[str]) -> str:

@@ -1,6 +1,7 @@
 """The games this program knows: a record each, and the sizes and policy layout that follow (GameSpec).
 
-docs/add_a_game.md adds one. The records need no core, which is loaded when first asked for.
+docs/add_a_game.md adds one. The records need no core, which is loaded when first asked for. Games of
+OpenSpiel and of Python files (games/outside) have none: all that there is of them follows from their rules.
 
 The maps of lc0's 1858 policy moves to 73 planes, or to attention between squares, follow the order of
 lczero-training tf/lc0_az_policy_map.py, of kConvPolicyMap in lc0's src/neural/tables/policy_map.h, and of
@@ -15,8 +16,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError, GameInputError
-from alphazero.base.text import as_utf8, quoted
+from alphazero.base.text import as_utf8, one_of, quoted
 from alphazero.games.core_types import CoreTypes, Line, core_types
+from alphazero.games.outside import names, use
 
 # (files, ranks) of one step: N, NE, E, SE, S, SW, W, NW.
 _QUEEN_DIRECTIONS = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))
@@ -78,15 +80,16 @@ class GameSpec:
     """Sizes of a game's encoding.
 
     A packed position is num_bit_planes little-endian u64 (bit = rank * board_width + file, from the
-    mover's side) followed by num_scalar_planes bytes. The network sees
-    num_bit_planes + num_scalar_planes planes of board_height x board_width; scalar plane i is
-    filled with byte * scalar_scale[i].
+    mover's side), or num_float_planes planes of f32, followed by num_scalar_planes bytes. The network sees
+    so many planes of board_height x board_width; scalar plane i is filled with byte * scalar_scale[i].
+    What is no board is one square with a plane for each number.
 
     policy_planes / policy_map: the convolutional policy head makes policy_planes planes; entry a of
     policy_map (length policy_size) is the flat index plane * height * width + square that holds
-    policy index a. attention_map: where the attention policy head has it (AttentionPolicyHead), with Q
-    squares on a board W wide: from * Q + to, or Q * Q + (from file * W + to file) * 3 + piece for promotions
-    to queen, rook and bishop; empty for games whose moves are none from a square to a square.
+    policy index a. policy_planes 0: moves are no planes of squares, and a linear layer gives their logits.
+    attention_map: where the attention policy head has it (AttentionPolicyHead), with Q squares on a board W
+    wide: from * Q + to, or Q * Q + (from file * W + to file) * 3 + piece for promotions to queen, rook and
+    bishop; empty for games whose moves are none from a square to a square.
     num_symmetries: ways to turn the board that change nothing of the game, 1 for none.
     """
 
@@ -102,16 +105,22 @@ class GameSpec:
     attention_map: tuple[int, ...]
     max_legal_moves: int
     num_symmetries: int
+    num_float_planes: int = 0
 
     @property
     def num_planes(self) -> int:
         """Input planes of the network."""
-        return self.num_bit_planes + self.num_scalar_planes
+        return self.num_bit_planes + self.num_float_planes + self.num_scalar_planes
+
+    @property
+    def num_squares(self) -> int:
+        """Of the board; 1 where there is none."""
+        return self.board_height * self.board_width
 
     @property
     def packed_bytes(self) -> int:
         """Bytes of one packed position."""
-        return 8 * self.num_bit_planes + self.num_scalar_planes
+        return 8 * self.num_bit_planes + 4 * self.num_float_planes * self.num_squares + self.num_scalar_planes
 
 
 if TYPE_CHECKING:
@@ -144,6 +153,8 @@ class Game:
     @property
     def core(self) -> CoreTypes:
         """The core's classes for this game."""
+        if names.is_outside(self.name):
+            use.use_rules(self.name)
         return core_types(self.name)
 
 
@@ -171,6 +182,7 @@ _GAMES = (
     Game(name="othello", usual_moves=9, policy_planes=2),
 )
 _BY_NAME = {game.name: game for game in _GAMES}
+USUAL_MOVES = 32  # of games that have no record
 
 
 def game_names() -> tuple[str, ...]:
@@ -180,10 +192,29 @@ def game_names() -> tuple[str, ...]:
 
 def get_game(name: str) -> Game:
     """The record of the game `name`. Raises ConfigError for an unknown one."""
-    try:
+    if name in _BY_NAME:
         return _BY_NAME[name]
-    except KeyError:
-        raise ConfigError(f"game {quoted(name)}: expected one of {', '.join(_BY_NAME)}") from None
+    if names.is_outside(name):
+        return Game(name=name, usual_moves=USUAL_MOVES)
+    raise ConfigError(f"game {quoted(name)}: expected one of {', '.join(_BY_NAME)}, {names.FORMS}")
+
+
+def read_game(place: str, text: str) -> str:
+    """The name of a game as a flag or a settings file gives it: that of a Python file is the one recorded.
+
+    The file counts as named by the user from now on. Raises ConfigError.
+    """
+    if text in _BY_NAME:
+        return text
+    if not names.is_outside(text):
+        raise ConfigError(f"{place}: {quoted(text)}: {one_of(text, _BY_NAME)}, {names.FORMS}")
+    asked = names.class_of(text)
+    return known_game(text) if asked is not None and asked.digest else use.recorded_name(text)
+
+
+def known_game(name: str) -> str:
+    """The name of a game that a run, store or weights file holds. Raises ConfigError for none of a game."""
+    return names.known_version(get_game(name).name)
 
 
 def history_fill(name: str) -> _core.HistoryFill:
@@ -218,6 +249,9 @@ def get_spec(name: str) -> GameSpec:
     game = get_game(name)
     line_type = game.core.line
     moves = game.policy_moves() if game.policy_moves else ()
+    planes, places = game.policy_planes, policy_map(moves) if moves else tuple(range(line_type.POLICY_SIZE))
+    if names.is_outside(name):
+        planes, places = use.policy_layout(name)
     return GameSpec(
         name=name,
         board_height=line_type.BOARD_HEIGHT,
@@ -226,9 +260,10 @@ def get_spec(name: str) -> GameSpec:
         num_scalar_planes=line_type.NUM_SCALAR_PLANES,
         scalar_scale=game.scalar_scale or (1.0,) * line_type.NUM_SCALAR_PLANES,
         policy_size=line_type.POLICY_SIZE,
-        policy_planes=game.policy_planes,
-        policy_map=policy_map(moves) if moves else tuple(range(line_type.POLICY_SIZE)),
+        policy_planes=planes,
+        policy_map=places,
         attention_map=attention_map(moves),
         max_legal_moves=line_type.MAX_LEGAL_MOVES,
         num_symmetries=line_type.NUM_SYMMETRIES,
+        num_float_planes=line_type.NUM_FLOAT_PLANES,
     )

@@ -31,9 +31,11 @@ from alphazero.cluster.plan import programs
 from alphazero.cluster.plan.hostfile import Host
 from alphazero.cluster.plan.launch_plan import Remote, SshOptions
 from alphazero.machine.environment import environment
-from alphazero.machine.memory import count_cores
+from alphazero.machine.machine import list_devices
+from alphazero.machine.memory import HostMemory, count_cores
+from alphazero.machine.nvml import open_nvml
 from alphazero.measure.short_run import RUN_NAME, ShortCommand, last_lines, train_for, visible_gpus
-from alphazero.settings.load import Config, load_config
+from alphazero.settings.load import Config, load_config, preset_names
 
 MARK = "alphazero-doctor "  # before the JSON of a host: login scripts may print other things
 MILLION = 1_000_000
@@ -46,6 +48,24 @@ DISK_BYTES, CHUNK_BYTES = 64 << 20, 4 << 20
 
 # On a CPU a step of more positions can take minutes; smaller ones differ by the optimizer's step alone.
 LARGEST_CPU_BATCH, SMALLER_CPU_BATCH = 512, 256
+# Operations of a step on a CPU or on each GPU, above which no short run is tried: chess_20x256 takes 2.4e12
+# there, chess_bt4 2.0e14 on one GPU.
+MOST_STEP_FLOP = {"cpu": 4e12, "cuda": 4e14}
+# Of the memory, what weights, gradients and optimizer state may take beside activations and libraries.
+MEMORY_SHARE = 0.8
+# Operations a second of bf16 and fp16 products, without sparsity, by what NVML's names begin with (NVIDIA's
+# data sheets).
+GPU_PEAKS = {
+    "NVIDIA H100 PCIe": 756e12,
+    "NVIDIA H100 NVL": 835e12,
+    "NVIDIA H100": 989e12,
+    "NVIDIA H200": 989e12,
+    "NVIDIA A100": 312e12,
+    "NVIDIA L40S": 362e12,
+    "NVIDIA L40": 181e12,
+    "NVIDIA L4": 121e12,
+}
+PRODUCT_SIZE, PRODUCT_S = 1024, 0.3  # of the product that is a CPU's peak, and how long it is measured
 # Self-play before the steps is short: its games only feed them.
 SHORT_GENERATION = (
     *("--generations", "1", "--steps-per-generation", "1000000", "--reuse", "1000000"),
@@ -57,8 +77,9 @@ SHORT_GENERATION = (
 class Examination:
     """What to examine on a host.
 
-    runs: the directory whose disk is measured. seconds: for training and again for self-play of each preset;
-    0 measures nothing. ranks: 0 for as many as `alphazero launch` chooses.
+    presets: none for all that this host trains in a short run. runs: the directory whose disk is measured.
+    seconds: for training and again for self-play of each preset; 0 measures nothing. ranks: 0 for as many as
+    `alphazero launch` chooses.
     """
 
     presets: tuple[str, ...]
@@ -82,7 +103,8 @@ class PresetSpeed:
     """Rates per second over all ranks; watts by processor or GPU.
 
     batch_size: of the measured steps. memory_bytes: of a rank while it trains, on its GPU where it has one.
-    plays: positions to train on that self-play makes. fault: why the preset could not be measured; the rest
+    plays: positions to train on that self-play makes. step_flop: operations of a position in a step. peak: of
+    all devices of the run per second; 0 where unknown. fault: why the preset could not be measured; the rest
     then means nothing.
     """
 
@@ -99,7 +121,14 @@ class PresetSpeed:
     plays: float = 0.0
     evaluations: float = 0.0
     watts: dict[str, float] = field(default_factory=dict)
+    step_flop: int = 0
+    peak: float = 0.0
     fault: str = ""
+
+    @property
+    def share_of_peak(self) -> float | None:
+        """What training reaches of the devices' largest number of operations; None where that is unknown."""
+        return self.trains * self.step_flop / self.peak if self.peak else None
 
     def hours(self, positions: float) -> float | None:
         """To train on so many positions; None where the speed was not measured."""
@@ -122,13 +151,17 @@ class JobEstimate:
 
 @dataclass(frozen=True)
 class ExaminedHost:
-    """disk: None where it was not measured. fault: why the host could not be examined, else ""."""
+    """disk: None where it was not measured. left_out: a line for each preset that was not even tried.
+
+    fault: why the host could not be examined, else "".
+    """
 
     host: str
     environment: dict[str, Any]
     disk: DiskSpeed | None = None
     disk_fault: str = ""
     presets: tuple[PresetSpeed, ...] = ()
+    left_out: tuple[str, ...] = ()
     fault: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -137,6 +170,7 @@ class ExaminedHost:
         for one, speed in zip(table["presets"], self.presets, strict=True):
             one["hours_per_million"] = speed.hours(MILLION)
             one["kwh_per_million"] = speed.kwh(speed.hours(MILLION))
+            one["share_of_peak"] = speed.share_of_peak
         return {**table, "estimates": [dataclasses.asdict(one) for one in estimates(self.presets)]}
 
 
@@ -173,8 +207,38 @@ def examine_this_host(asked: Examination) -> ExaminedHost:
         disk = measure_disk(Path(asked.runs))
     except OSError as error:
         disk_fault = f"{asked.runs}: cannot be written: {error.strerror}"
-    presets = tuple(measure_preset(preset, asked) for preset in asked.presets)
-    return ExaminedHost(platform.node(), environment(), disk, disk_fault, presets)
+    left_out: dict[str, str] = {}
+    if not asked.presets:
+        left_out = {name: why for name in preset_names() if (why := why_left_out(name, asked))}
+    presets = [name for name in asked.presets or preset_names() if name not in left_out]
+    measured = tuple(measure_preset(preset, asked) for preset in presets)
+    lines = tuple(f"{name}: left out: {why}" for name, why in left_out.items())
+    return ExaminedHost(platform.node(), environment(), disk, disk_fault, measured, lines)
+
+
+def why_left_out(preset: str, asked: Examination) -> str:
+    """Why no short run here trains the preset; "" where one does."""
+    from alphazero.measure.sizes import PASSES_OF_STEP, forward_flops, on_meta_device, rank_bytes
+
+    config, gpus = load_config(preset, {}), visible_gpus(asked.device)
+    ranks = asked.ranks or len(gpus) or 1
+    positions = batch_size_of(config, on_gpu=bool(gpus)) / (ranks if gpus else 1)
+    step = PASSES_OF_STEP * forward_flops(config.network) * positions
+    if step > MOST_STEP_FLOP["cuda" if gpus else "cpu"]:
+        return f"a step takes {step:.1e} operations" + (" on each GPU" if gpus else ", too many for a CPU")
+    network = on_meta_device(config.network)
+    moments = 2 * network.parameter_count()  # at most
+    needed = rank_bytes(network, moments, config.training.zero_stage, ranks) * (1 if gpus else ranks)
+    memory = _smallest_gpu_bytes() if gpus else HostMemory().check().available_bytes
+    if memory and needed > MEMORY_SHARE * memory:
+        return f"its weights, gradients and optimizer state take {needed:,} bytes, of {memory:,} here"
+    return ""
+
+
+def _smallest_gpu_bytes() -> int:
+    """0 where NVML does not tell."""
+    with open_nvml() as nvml:
+        return min((gpu.memory_total_bytes or 0 for gpu in nvml.gpus()), default=0)
 
 
 def examine_hosts(
@@ -233,12 +297,18 @@ def evaluations_per_position(config: Config) -> float:
     return (share * simulations + (1 - share) * config.self_play.fast_simulations) / share
 
 
+def batch_size_of(config: Config, *, on_gpu: bool) -> int:
+    """Positions of the measured steps."""
+    batch_size = config.training.batch_size
+    return SMALLER_CPU_BATCH if not on_gpu and batch_size > LARGEST_CPU_BATCH else batch_size
+
+
 def _train(preset: str, config: Config, asked: Examination, directory: Path) -> PresetSpeed:
     """The preset as `alphazero launch` trains it. Raises TrainingError."""
+    from alphazero.measure.sizes import PASSES_OF_STEP, forward_flops
+
     on_gpu = bool(visible_gpus(asked.device))
-    batch_size = config.training.batch_size
-    if not on_gpu and batch_size > LARGEST_CPU_BATCH:
-        batch_size = SMALLER_CPU_BATCH
+    batch_size = batch_size_of(config, on_gpu=on_gpu)
     flags = ["--config", preset, "--device", asked.device, "--batch-size", str(batch_size)]
     flags += ["--log-interval", "10" if on_gpu else "1"]
     flags += ["--gpus", str(asked.ranks)] if asked.ranks else []
@@ -256,7 +326,33 @@ def _train(preset: str, config: Config, asked: Examination, directory: Path) -> 
         trains=trained.samples_per_s,
         memory_bytes=trained.memory_bytes,
         watts=dict(trained.watts),
+        step_flop=PASSES_OF_STEP * forward_flops(config.network),
+        peak=trained.ranks * gpu_peak(trained.precision) if on_gpu else cpu_peak(trained.precision),
     )
+
+
+def gpu_peak(precision: str) -> float:
+    """Operations a second of this host's first GPU; 0 where they are not known."""
+    devices = list_devices(files_present=True) if precision in ("bf16", "fp16") else ()
+    names = [name for name in GPU_PEAKS if devices and devices[0].name.startswith(name)]
+    return GPU_PEAKS[names[0]] if names else 0.0
+
+
+def cpu_peak(precision: str) -> float:
+    """Operations a second of a square product on all cores, the fastest that was seen."""
+    import torch
+
+    from alphazero.network.model.precision import DTYPES
+
+    chance = torch.Generator().manual_seed(1)
+    left, right = (
+        torch.randn(PRODUCT_SIZE, PRODUCT_SIZE, generator=chance).to(DTYPES[precision]) for _ in range(2)
+    )
+    shortest, end = float("inf"), time.perf_counter() + PRODUCT_S
+    while (began := time.perf_counter()) < end:
+        torch.mm(left, right)
+        shortest = min(shortest, time.perf_counter() - began)
+    return 2 * PRODUCT_SIZE**3 / shortest
 
 
 def _play(speed: PresetSpeed, config: Config, asked: Examination, directory: Path) -> float:
@@ -267,7 +363,11 @@ def _play(speed: PresetSpeed, config: Config, asked: Examination, directory: Pat
 
     own = config.self_play
     precision = evaluation_precision(
-        own.evaluation_precision, speed.precision, torch.device(speed.device), config.network.body
+        own.evaluation_precision,
+        speed.precision,
+        torch.device(speed.device),
+        config.network.body,
+        config.network.game,
     )
     gpus, threads = visible_gpus(asked.device), max(1, count_cores() // speed.ranks)
     arguments = ["selfplay", "--config", speed.preset, "--weights", str(directory / RUN_NAME), "--json"]

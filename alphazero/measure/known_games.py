@@ -39,6 +39,8 @@ def phase_names(spec: GameSpec) -> tuple[str, str, str]:
 
 def phases_of(packed_BN: npt.NDArray[np.uint8], spec: GameSpec) -> npt.NDArray[np.int64]:
     """The phase of each position, 0, 1 or 2, from its packed planes."""
+    if spec.num_float_planes:  # no planes of pieces to count
+        return np.zeros(len(packed_BN), np.int64)
     planes_BP8 = packed_BN[:, : 8 * spec.num_bit_planes].reshape(len(packed_BN), spec.num_bit_planes, 8)
     chosen = _PIECE_PLANES if spec.name == CHESS else _STONE_PLANES
     count_B = np.unpackbits(planes_BP8[:, chosen], axis=2).sum(axis=(1, 2)).astype(np.int64)

@@ -16,14 +16,14 @@ from alphazero.base.errors import ConfigError, GameInputError
 from alphazero.base.text import one_of
 from alphazero.games.board import Board
 from alphazero.games.core_types import Line
-from alphazero.games.registry import get_spec, history_fill
-from alphazero.network.inference.purpose import evaluator_for_tree
+from alphazero.games.registry import get_spec, history_fill, read_game
+from alphazero.network.inference.purpose import evaluator_for_forest, evaluator_for_tree
 from alphazero.network.model.planes import expand_planes
 from alphazero.network.model.precision import choose_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.open_network import open_network
 from alphazero.network.weights.weights import Metadata, save_weights
-from alphazero.search.batched import Evaluator
+from alphazero.search.batched import Evaluator, PoolEvaluator
 from alphazero.search.snapshot import Snapshot
 from alphazero.search.tree_search import SearchLimits, TreeSearch, TreeSettings
 from alphazero.settings.load import load_config
@@ -172,6 +172,10 @@ class Net:
             self._evaluator = evaluator_for_tree(self._network, self.device, "fp32")
         return TreeSearch(self.game, self._evaluator, settings)
 
+    def forest_evaluator(self, batch_size: int) -> PoolEvaluator:
+        """An evaluator for the trees of many positions side by side (search/game_trees.py)."""
+        return evaluator_for_forest(self._network, self.device, "fp32", batch_size)
+
     def _board(self, position: Position, moves: Iterable[Move] = ()) -> Board:
         """A new board of a position and moves from there. Raises GameInputError for one of another game."""
         if isinstance(position, tuple) and len(position) == 2:
@@ -227,13 +231,16 @@ def new_net(
     return Net(network, {"step": 0}, torch.device("cpu"), "new")
 
 
-def load(weights: str | Path, *, device: str = "auto", flag: str = "az.load") -> Net:
+def load(weights: str | Path, *, device: str = "auto", game: str = "", flag: str = "az.load") -> Net:
     """The network that `weights` means: what `--weights` of the commands takes.
 
     A weights file (.pt, .safetensors, lc0's .pb.gz), a run ('runs/x', 'runs/x@best-policy_top1',
-    'runs/x@12000') or a checkpoint. device: 'auto', 'cpu' or 'cuda'. flag: what an
-    error calls the weights. Raises WeightsError and CheckpointError.
+    'runs/x@12000') or a checkpoint. device: 'auto', 'cpu' or 'cuda'. game: the Python file with the
+    rules, 'nim.py:Nim', where it plays such a game. flag: what an error calls the weights. Raises
+    WeightsError, CheckpointError, and ConfigError where the rules are not named.
     """
+    if game:
+        read_game("game", game)
     if device not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"device {device!r}: expected auto, cpu or cuda")
     chosen = choose_device(device, 0, os.environ)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alphazero.base.text import counted, table
 from alphazero.games.drawing import Style
 from alphazero.search.snapshot import MoveReport, Snapshot
+
+if TYPE_CHECKING:
+    from alphazero.play.net import Evaluation
 
 LONGEST_PV = 10  # moves of a line of play that a row has room for
 
@@ -64,6 +67,16 @@ def search_json(found: Snapshot, count: int) -> dict[str, Any]:
         "mate": found.mate,
         "lines": [_line_json(report) for report in found.moves[:count]],
     }
+
+
+def analysis_json(alone: Evaluation, found: Snapshot | None, count: int) -> dict[str, Any]:
+    """An analysis: policy, wdl, value, position; moves_left and search where there are any."""
+    body: dict[str, Any] = {name: getattr(alone, name) for name in ("position", "policy", "wdl", "value")}
+    if alone.moves_left is not None:
+        body["moves_left"] = alone.moves_left
+    if found is not None:
+        body["search"] = search_json(found, count)
+    return body
 
 
 def _line_json(report: MoveReport) -> dict[str, Any]:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 import alphazero._core as _core
-from alphazero.base.errors import ConfigError, DataError
+from alphazero.base.errors import ConfigError, DataError, RulesError
+from alphazero.games.movers import first_player_moves
+from alphazero.games.notation import CHESS
 from alphazero.games.registry import get_game, history_fill
+from alphazero.games.tablebases import Tablebases
 from alphazero.play import lanes as games
 from alphazero.search.batched import PoolEvaluator, num_trees, run_pool
 from alphazero.settings.self_play import SelfPlayConfig
@@ -59,6 +63,15 @@ class Played:
     batches: int
 
 
+def tables_of(own: SelfPlayConfig, game: str) -> Tablebases | None:
+    """The tables that end games; None without. Raises ConfigError and DataError."""
+    if not own.syzygy:
+        return None
+    if game != CHESS:
+        raise ConfigError(f"--syzygy {own.syzygy}: tablebases are of chess; this is {game}")
+    return Tablebases(own.syzygy, "--syzygy")
+
+
 def new_cache(mebibytes: int) -> _core.EvaluationCache | None:
     """A cache of evaluations by one network; None for 0. Raises ConfigError where memory is short."""
     try:
@@ -66,6 +79,28 @@ def new_cache(mebibytes: int) -> _core.EvaluationCache | None:
     except MemoryError:
         message = f"--evaluation-cache {mebibytes}: expected MiB that this machine has"
         raise ConfigError(message) from None
+
+
+class TableJudge:
+    """Tables as the core asks them, on its threads. error: what they raised, for the thread that plays."""
+
+    def __init__(self, tables: Tablebases) -> None:
+        self.tables = tables
+        self.error: BaseException | None = None
+
+    def __call__(self, position: str) -> int | None:
+        """The result for the side to move, None where it is not known."""
+        try:
+            return self.tables.result(position)
+        except BaseException as error:  # no exception may cross the core's threads
+            self.error = self.error or error
+            return None
+
+    def raise_error(self) -> None:
+        """Raise what the tables raised, if they did."""
+        error, self.error = self.error, None  # or the core, which holds this object, would hold itself
+        if error is not None:
+            raise error
 
 
 def play(
@@ -79,7 +114,9 @@ def play(
     cache: _core.EvaluationCache | None = None,
     num_threads: int = 1,
     to_the_end: bool = False,
+    tables: Tablebases | None = None,
     on_progress: Callable[[int, int], bool] = lambda moves, games: True,
+    on_fault: Callable[[list[_core.SelfPlayGame]], None] = lambda finished: None,
 ) -> Played:
     """Play `budget` searched moves in every lane, continuing its game; to_the_end: at most to its end.
 
@@ -87,9 +124,11 @@ def play(
     simulations; those of a tree that is kept are not new.
     A game is a function of the settings, its lane and number, and the evaluator's weights: other lanes, the
     number of threads and the cache change nothing. cache: evaluations by the same weights; new ones are
-    added. on_progress is called after each batch with the moves and games so far; False interrupts play.
+    added. tables: end games with their result (chess). on_progress is called after each batch with the moves
+    and games so far; False interrupts play. on_fault gets the games that ended before the rules of a game
+    failed.
     Raises GameError for a lane whose moves are illegal or whose game is over, ConfigError for more leaves of
-    a tree than the evaluator takes.
+    a tree than the evaluator takes, DataError for tables that cannot be read.
     """
     groups = evaluator.batches_ahead
     slots = max(1, min(num_trees(settings.search, evaluator.batch_size), -(-len(lanes) // groups)))
@@ -99,15 +138,24 @@ def play(
         pool.add_lane(lane)
     if to_the_end:
         pool.stop_at_ends()
+    judge = None if tables is None else TableJudge(tables)
+    if judge is not None:
+        pool.adjudicate(judge, judge.tables.most_pieces)
     pool.begin(budget, in_simulations)
     batches = 0
 
     def after_batch(size: int) -> bool:
         nonlocal batches
         batches += 1
-        return on_progress(pool.moves, pool.games)
+        return on_progress(pool.moves, pool.games) and (judge is None or judge.error is None)
 
-    is_complete = run_pool(pool, evaluator, after_batch)
+    try:
+        is_complete = run_pool(pool, evaluator, after_batch)
+    except RulesError:
+        on_fault(pool.take_finished())
+        raise
+    if judge is not None:
+        judge.raise_error()
     return Played(
         is_complete,
         pool.take_finished(),
@@ -123,13 +171,13 @@ def play(
 FIXED_POINT = 65535.0
 
 
-def figures_of(batch: pa.RecordBatch) -> dict[str, float]:
-    """Figures of finished games (GAME_SCHEMA), at least one.
+def figures_of(batch: pa.RecordBatch, game: str) -> dict[str, float]:
+    """Figures of finished games (GAME_SCHEMA) of `game`, at least one.
 
-    games, plies (a game), positions (trained on), first_player_wins, draws, too_long, resigned: shares of
-    the games; policy_entropy: mean in nats of the policies trained on; checked_resignations: games played
-    through in which a side would have resigned, and wrong_resignations: the share of them in which that side
-    did not lose (both absent without any).
+    games, plies (a game), positions (trained on), first_player_wins, draws, too_long, resigned, adjudicated
+    (by tablebases): shares of the games; policy_entropy: mean in nats of the policies trained on;
+    checked_resignations: games played through in which a side would have resigned, and wrong_resignations:
+    the share of them in which that side did not lose (both absent without any).
     """
     results = batch.column("result").to_numpy(zero_copy_only=False)
     ends = np.array(batch.column("end").to_pylist())
@@ -141,9 +189,10 @@ def figures_of(batch: pa.RecordBatch) -> dict[str, float]:
         "draws": float((results == 0).mean()),
         "too_long": float((ends == "TOO_LONG").mean()),
         "resigned": float((ends == "RESIGNATION").mean()),
+        "adjudicated": float((ends == "ADJUDICATED").mean()),
         "policy_entropy": policy_entropy(batch),
     }
-    return figures | checked_resignations(batch)
+    return figures | checked_resignations(batch, game)
 
 
 def policy_entropy(batch: pa.RecordBatch) -> float:
@@ -152,15 +201,20 @@ def policy_entropy(batch: pa.RecordBatch) -> float:
     return float(-(shares * np.log(shares)).sum() / max(1, games.num_trained_positions(batch)))
 
 
-def checked_resignations(batch: pa.RecordBatch) -> dict[str, float]:
+def checked_resignations(batch: pa.RecordBatch, game: str) -> dict[str, float]:
     """How many games continued after a side would have resigned, and the share that it did not lose."""
     resign_ply = batch.column("resign_ply").to_numpy(zero_copy_only=False)
     played = batch.column("plays_through").to_numpy(zero_copy_only=False) & (resign_ply >= 0)
     if not played.any():
         return {}
     results = batch.column("result").to_numpy(zero_copy_only=False)[played]
-    # Games begin with the first player, so plies of even number are that one's.
-    for_resigner = np.where(resign_ply[played] % 2 == 0, results, -results)
+    moves: Any = batch.column("moves")
+    by_first = [
+        # With the move that was made there, as the games continued.
+        first_player_moves(game, moves[row].values.to_numpy()[: ply + 1])[-1]
+        for row, ply in zip(np.flatnonzero(played), resign_ply[played], strict=True)
+    ]
+    for_resigner = np.where(by_first, results, -results)
     wrong = float((for_resigner >= 0).mean())
     return {"checked_resignations": float(played.sum()), "wrong_resignations": wrong}
 
@@ -173,6 +227,8 @@ def describe(figures: dict[str, float]) -> str:
         f"first player {figures['first_player_wins']:.0%}, drawn {figures['draws']:.0%}",
         f"policy entropy {figures['policy_entropy']:.2f}",
     ]
+    if figures["adjudicated"]:
+        parts.append(f"{figures['adjudicated']:.0%} ended by tablebases")
     if "wrong_resignations" in figures:
         wrong = figures["wrong_resignations"]
         parts.append(f"resigned {figures['resigned']:.0%}, wrongly {wrong:.1%} of those played on")
@@ -187,6 +243,7 @@ def play_first_games(
     at_a_time: int,
     evaluator: PoolEvaluator,
     *,
+    tables: Tablebases | None,
     keep: Callable[[pa.RecordBatch], None],
     on_progress: Callable[[int], bool],
     num_threads: int,
@@ -217,7 +274,9 @@ def play_first_games(
             cache=cache,
             num_threads=num_threads,
             to_the_end=True,
+            tables=tables,
             on_progress=on_batch,
+            on_fault=lambda finished: keep(games.to_batch(finished)) if finished else None,
         )
         lanes = [lane for lane in played.under_way if lane.number == 0]
         done += len(played.finished)

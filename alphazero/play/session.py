@@ -51,9 +51,10 @@ SIDES = ("first", "second", "random")
 SIDE_WORDS = {"white": "first", "black": "second", "x": "first", "o": "second"}
 COMMANDS = {
     "hint": "what the network would play, with its best lines",
-    "back": "take back your last move and the answer to it",
+    "undo": "take back your last move and the answer to it, as back does",
     "flip": "show the board from the other side",
     "board": "show the board again",
+    "fen [POSITION]": "the position as text; with POSITION, play from there",
     "moves": "the moves so far, and the legal ones",
     "resign": "resign the game",
     "new [SIDE]": "start another game; SIDE: first (white, x), second (black, o) or random",
@@ -128,7 +129,7 @@ class PlaySession:
         self.write("")
         self.write(self._board.draw(self.style))
         if self._is_over:
-            self.write(f"{self._result()}; new, back, pgn FILE or quit")
+            self.write(f"{self._result()}; new, undo, pgn FILE or quit")
 
     def _result(self) -> str:
         result = self._resigned or self._board.result
@@ -172,7 +173,9 @@ class PlaySession:
     def _do(self, word: str, rest: str, typed: str) -> None:
         actions: dict[str, Callable[[], None]] = {
             "hint": self._hint,
+            "undo": self._back,
             "back": self._back,
+            "fen": lambda: self._fen(rest),
             "flip": self._flip,
             "board": self._show,
             "moves": self._moves,
@@ -187,14 +190,14 @@ class PlaySession:
         if action is None:
             self._move(typed)
             return
-        if rest and word.lower() not in ("new", "pgn"):
+        if rest and word.lower() not in ("new", "pgn", "fen"):
             raise GameInputError(f"{quoted(typed)}: expected {word.lower()} alone")
         action()
 
     def _move(self, typed: str) -> None:
         if self._is_over:
             near = near_match(typed, _WORDS)
-            hint = f"did you mean {near}?" if near else "expected new, back, pgn FILE or quit"
+            hint = f"did you mean {near}?" if near else "expected new, undo, pgn FILE or quit"
             raise GameInputError(f"{quoted(typed)}: {self._result()}; {hint}")
         try:
             move = read_move(self._board.line, typed)
@@ -227,7 +230,7 @@ class PlaySession:
                 self._board.pop()
         except GameInputError:
             self._board, self._resigned = before, was_resigned
-            raise GameInputError("back: no move of yours to take back") from None
+            raise GameInputError("undo: no move of yours to take back") from None
         self._show()
 
     def _flip(self) -> None:
@@ -260,6 +263,16 @@ class PlaySession:
             raise GameInputError(f"new {side}: expected {', '.join((*SIDES, *SIDE_WORDS))}")
         self._keep()
         self._begin(chosen)
+        self._show()
+
+    def _fen(self, position: str) -> None:
+        if not position:
+            self.write(self._board.fen)
+            return
+        Board(self.net.game, position)  # raises for a position that is none
+        self._keep()
+        self.settings = replace(self.settings, start=position, moves=())
+        self._begin(self._person)
         self._show()
 
     def _pgn(self, name: str) -> None:

@@ -7,18 +7,31 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
 from typing import IO, TypeAlias
 
 import alphazero._core as _core
 from alphazero.base.errors import AlphaZeroError, GameInputError
 from alphazero.base.text import reason
+from alphazero.base.transcript import READ, WRITTEN, Transcript
 from alphazero.games.core_types import Line
 from alphazero.games.registry import make_line
-from alphazero.play.uci_options import TABLE, Options
-from alphazero.play.uci_protocol import Debug, Go, Plain, SetOption, SetPosition, info_string, parse
-from alphazero.play.uci_thinking import Thinking
+from alphazero.games.tablebases import Tablebases
+from alphazero.play.uci_options import TABLE, Options, find_option
+from alphazero.play.uci_protocol import (
+    Debug,
+    Go,
+    Plain,
+    SetOption,
+    SetPosition,
+    board_lines,
+    info_string,
+    parse,
+)
+from alphazero.play.uci_thinking import Counting, Thinking
 from alphazero.search.batched import Evaluator
+from alphazero.search.tables import SearchTables
 from alphazero.search.tree_search import TreeSearch, TreeSettings
 
 
@@ -53,7 +66,8 @@ class Loading:
 
 
 LONGEST_LINE = 2**20
-LAST_ANSWER_S = 1.0  # that the end of the program waits for
+LAST_ANSWER_S = 1.0  # that the end of the program waits for, and what follows `go perft`
+TABLES = "SyzygyPath"
 NETWORK_OPTIONS = ("WeightsFile", "Threads", "MinibatchSize")
 _END = None  # of the input
 
@@ -77,7 +91,8 @@ class UciEngine:
         self._identity = identity
         self._weights = weights
         self._write = write
-        self._writing = threading.Lock()
+        self._writing = threading.RLock()
+        self._transcript = Transcript()
         self._inbox: SimpleQueue[str | Loading | None] = SimpleQueue()
         self._open_network = open_network
         self._loading = 0  # networks being loaded
@@ -86,29 +101,37 @@ class UciEngine:
         self._requested: NetworkRequest | None = None  # the newest unless it failed
         self._awaiting_ready = 0
         self._line: Line = make_line("chess")
-        self._thinking: Thinking | None = None
+        self._thinking: Thinking | Counting | None = None
         self._is_greeted = False  # programs expect the answer to `uci` first
         self._is_debugging = False
         self._forget_first = False
+        self._tables = self._open_tables(self.options.text(TABLES))
         # Guarded by _changed: the network and the tree, for which a search may wait.
         self._changed = threading.Condition()
         self._network: LoadedNetwork | None = None
         self._network_weights = weights
         self._tree: TreeSearch | None = None
-        self._tree_network: LoadedNetwork | None = None
+        self._tree_of: tuple[LoadedNetwork, SearchTables | None] | None = None  # what the tree was made with
         self._is_settled = False  # no network is being loaded
 
     def run(self, lines: IO[bytes]) -> int:
-        """Serve; returns the exit status. Raises AlphaZeroError where the first network cannot be used."""
+        """Serve; returns the exit status.
+
+        Raises AlphaZeroError where the first network cannot be used, or LogFile not be written.
+        """
+        self._transcript.open(self.options.text("LogFile"), "option LogFile")
         self._load()
         threading.Thread(target=self._read, args=(lines,), name="commands", daemon=True).start()
         try:
             while self._serve(self._inbox.get()):
                 pass
         finally:
+            if isinstance(self._thinking, Counting):
+                self._thinking.join(LAST_ANSWER_S)
             self._stop()
             if self._thinking is not None:
                 self._thinking.join(LAST_ANSWER_S)
+            self._transcript.close()
         return 0
 
     def _stop(self) -> None:
@@ -135,6 +158,7 @@ class UciEngine:
         if isinstance(item, Loading):
             self._loaded(item)
             return True
+        self._log(READ, [item.rstrip("\r\n")])
         parsed = parse(item)
         self._send([info_string(remark) for remark in parsed.remarks])
         command = parsed.command
@@ -176,12 +200,19 @@ class UciEngine:
             self._forget_first = True
         elif word == "stop":
             self._stop()
-        elif word == "ponderhit" and self._thinking is not None:
+        elif word == "ponderhit" and isinstance(self._thinking, Thinking):
             self._thinking.ponder_hit()
+        elif word == "d":
+            self._send(board_lines(self._line))
 
     def _set_option(self, command: SetOption) -> None:
         try:
-            option = self.options.set(command.name, command.value)
+            option = find_option(command.name)
+            if option.name == "LogFile":
+                self._transcript.open(option.checked(command.value), "option LogFile")
+            elif option.name == TABLES:
+                self._tables = self._open_tables(option.checked(command.value))
+            self.options.set(command.name, command.value)
         except AlphaZeroError as error:
             self._send([info_string(f"{error}; option unchanged")])
             return
@@ -193,6 +224,12 @@ class UciEngine:
             self._weights = self.options.text("WeightsFile") or self._weights
         if option.name in NETWORK_OPTIONS:
             self._load()
+
+    def _open_tables(self, paths: str) -> SearchTables | None:
+        """Raises ConfigError or DataError for directories without tables that can be used."""
+        if not paths:
+            return None
+        return SearchTables(Tablebases(paths, TABLES), lambda text: self._send([info_string(text)]))
 
     def _set_position(self, command: SetPosition) -> None:
         """Set the position; an invalid one changes nothing."""
@@ -210,19 +247,29 @@ class UciEngine:
 
     def _go(self, go: Go) -> None:
         began = time.monotonic()
+        if isinstance(self._thinking, Counting):
+            self._thinking.join(LAST_ANSWER_S)  # programs send several at once
         if self._thinking is not None and not self._thinking.is_over:
             if self._is_thinking():
                 self._send([info_string("go: stopped the search in progress")])
             self._stop()
         if self._thinking is not None:
             self._thinking.join()
+        line = self._line.copy()
+        if go.perft is not None:
+            position, chess960 = _core.ChessPosition(str(line)), self.options.is_on("UCI_Chess960")
+            text = partial(position.uci, chess960=chess960)
+            self._thinking = Counting(line, go.perft, self._send, text)
+            self._thinking.start()
+            return
         self._thinking = Thinking(
-            self._line.copy(),
+            line,
             go,
             copy.deepcopy(self.options),  # later ones hold from the next `go` on
             self._ready_tree,
             self._send,
             began,
+            tables=self._tables,
             counts=self._is_debugging,
         )
         self._thinking.start()
@@ -265,14 +312,14 @@ class UciEngine:
             network = self._network
             if network is None:
                 return None
-            settings = self._settings()
+            settings, tables = self._settings(), self._tables
             if self._tree is None:
-                self._tree = TreeSearch("chess", network.evaluator, settings)
-            elif network is not self._tree_network or settings != self._tree.settings:
-                self._tree.reset(network.evaluator, settings)
+                self._tree = TreeSearch("chess", network.evaluator, settings, tables)
+            elif self._tree_of != (network, tables) or settings != self._tree.settings:
+                self._tree.reset(network.evaluator, settings, tables)
             elif self._forget_first:
                 self._tree.forget()
-            self._tree_network, self._forget_first = network, False
+            self._tree_of, self._forget_first = (network, tables), False
             return self._tree
 
     def _load(self) -> None:
@@ -324,3 +371,8 @@ class UciEngine:
         if lines:
             with self._writing:
                 self._write("".join(f"{line}\n" for line in lines))
+                self._log(WRITTEN, lines)
+
+    def _log(self, sign: str, lines: list[str]) -> None:
+        if trouble := self._transcript.add(sign, lines):
+            self._send([info_string(f"option LogFile: {trouble}")])

@@ -85,6 +85,19 @@ TABLE = (
     Option("MinibatchSize", "spin", "0", "largest batch of the network (0: 32, on a GPU 256)", 0, 4096),
     Option("BatchesInFlight", "spin", "2", "2: search while the network computes", 1, 2),
     Option("SmartPruning", "check", "true", "move early if the best move cannot be overtaken in time"),
+    Option("VerboseMoveStats", "check", "false", "report visits, values and priors of every move, as lc0"),
+    Option("LogFile", "string", "", "a file to which all input and output is added, with times"),
+    Option("Temperature", "number", "0", "above 0: draw the move, by visits^(1 / Temperature)", 0, 100),
+    Option("TempDecayMoves", "spin", "0", "moves over which Temperature falls to 0 (0: it stays)", 0, 640),
+    Option("TempCutoffMove", "spin", "0", "move from which on the best is played (0: none)", 0, 1000),
+    Option(
+        "TempValueCutoff",
+        "number",
+        "100",
+        "percentage points of winning chance that a drawn move may lack to the most visited one",
+        0,
+        100,
+    ),
     Option("UCI_ShowWDL", "check", "false", "report win, draw and loss in 1/1000"),
     Option("UCI_Chess960", "check", "false", "castling is king takes rook"),
     Option("UCI_AnalyseMode", "check", "false", "accepted, without effect"),
@@ -94,6 +107,8 @@ TABLE = (
     Option("CPuctFactor", "number", "3.894", "growth of exploration with visits", 0, 1000),
     Option("FpuReduction", "number", "0.33", "value reduction of unvisited moves", -100, 100),
     Option("PolicyTemperature", "number", "1.359", "divisor of the network's logits", 0.1, 10),
+    Option("SyzygyPath", "string", "", "directories of Syzygy tablebases, divided by : (Windows: ;)"),
+    Option("SyzygyFastPlay", "check", "false", "of moves that tables call won, the nearest capture or mate"),
     Option("TwoFoldDraws", "check", "true", "count a position that recurs within the tree as a draw"),
 )
 

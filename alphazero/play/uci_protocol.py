@@ -10,11 +10,14 @@ from dataclasses import dataclass, fields
 from typing import TypeAlias
 
 from alphazero.base.text import quoted, shortened
+from alphazero.games.core_types import Line
+from alphazero.games.drawing import rows_of
+from alphazero.games.perft import MOST_DEPTH
 from alphazero.search.snapshot import MoveReport, Snapshot
 
 NULL_MOVE = "0000"
 MOST = 10**15  # of a number in `go`
-PLAIN = ("uci", "isready", "ucinewgame", "stop", "ponderhit", "quit", "register")
+PLAIN = ("uci", "isready", "ucinewgame", "stop", "ponderhit", "quit", "register", "d")
 COMMANDS = (*PLAIN, "debug", "setoption", "position", "go")
 # lc0's conversion of W - L to centipawns (src/search/classic/search.cc, score type "centipawn").
 CENTIPAWN_SCALE = 90.0
@@ -53,7 +56,7 @@ class SetPosition:
 
 @dataclass(frozen=True)
 class Go:
-    """`go` with its limits; times in milliseconds."""
+    """`go` with its limits; times in milliseconds. perft: count legal moves to this depth instead."""
 
     wtime: int | None = None
     btime: int | None = None
@@ -64,6 +67,7 @@ class Go:
     nodes: int | None = None
     mate: int | None = None
     movetime: int | None = None
+    perft: int | None = None
     infinite: bool = False
     ponder: bool = False
     searchmoves: tuple[str, ...] = ()
@@ -71,7 +75,7 @@ class Go:
 
 Command: TypeAlias = Plain | Debug | SetOption | SetPosition | Go
 SIGNED = ("wtime", "btime", "winc", "binc")  # a clock that has run out may be below 0
-NUMBERS = (*SIGNED, "movestogo", "depth", "nodes", "mate", "movetime")
+NUMBERS = (*SIGNED, "movestogo", "depth", "nodes", "mate", "movetime", "perft")
 GO_WORDS = tuple(field.name for field in fields(Go))
 
 
@@ -154,6 +158,9 @@ def _go(rest: list[str], remarks: list[str]) -> Parsed:
             text = rest[at] if at < len(rest) and rest[at] not in GO_WORDS else ""
             at += bool(text)
             number = _number(text, -MOST if word in SIGNED else 0)
+            if word == "perft" and (number is None or not 1 <= number <= MOST_DEPTH):
+                expected = f"expected a whole number from 1 to {MOST_DEPTH}"
+                return Parsed(None, (*remarks, f"go perft: {quoted(text)}: {expected}"))
             if number is None:
                 remarks.append(f"go {word}: {quoted(text)}: expected a whole number; ignored")
             else:
@@ -184,7 +191,13 @@ def per_mille(wdl: tuple[float, float, float]) -> tuple[int, int, int]:
 
 
 def info_line(
-    seen: Snapshot, move: MoveReport | None, pv: tuple[str, ...], *, multipv: int = 0, shows_wdl: bool = False
+    seen: Snapshot,
+    move: MoveReport | None,
+    pv: tuple[str, ...],
+    *,
+    multipv: int = 0,
+    shows_wdl: bool = False,
+    table_hits: int = 0,
 ) -> str:
     """The info line of one move of a search (None: of the position); multipv 0 omits that field."""
     of = move or seen
@@ -196,14 +209,28 @@ def info_line(
     ]
     if shows_wdl:
         parts.append("wdl {} {} {}".format(*per_mille(of.wdl)))
-    parts.append(
-        f"nps {round(1000 * seen.playouts / max(1, milliseconds))} hashfull {seen.hashfull} tbhits 0"
-    )
+    nps = round(1000 * seen.playouts / max(1, milliseconds))
+    parts.append(f"nps {nps} hashfull {seen.hashfull} tbhits {table_hits}")
     if multipv:
         parts.append(f"multipv {multipv}")
     if pv:
         parts.append(f"pv {' '.join(pv)}")
     return " ".join(parts)
+
+
+def board_lines(line: Line) -> list[str]:
+    """The answer to `d`, as Stockfish prints it: board, FEN, key, the squares of pieces that give check."""
+    import chess
+
+    edge = " +" + "---+" * 8
+    lines = ["", edge]
+    for number, row in enumerate(rows_of(line)):
+        cells = "".join(f" | {' ' if sign == '.' else sign}" for sign in row)
+        lines += [f"{cells} | {8 - number}", edge]
+    board = chess.Board(str(line), chess960=True)
+    checkers = " ".join(chess.square_name(square) for square in board.checkers())
+    lines += ["   " + "   ".join("abcdefgh"), ""]
+    return [*lines, f"Fen: {line}", f"Key: {line.key:016X}", f"Checkers: {checkers}".rstrip()]
 
 
 def info_string(text: str) -> str:

@@ -1,4 +1,4 @@
-"""One `go` from its limits to `bestmove`: the time budget from the clocks, infos, ponder and stop."""
+"""One `go` from its limits to its answer: the time budget from the clocks, infos, ponder and stop; perft."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import alphazero._core as _core
 from alphazero.base.text import reason
 from alphazero.games.core_types import Line
+from alphazero.games.perft import divide
 from alphazero.play.uci_options import Options
-from alphazero.play.uci_protocol import NULL_MOVE, Go, best_move_line, info_line, info_string
-from alphazero.search.snapshot import Snapshot
+from alphazero.play.uci_protocol import NULL_MOVE, Go, best_move_line, centipawns, info_line, info_string
+from alphazero.search.choice import Temperature, chosen_move
+from alphazero.search.move_stats import move_stats
+from alphazero.search.snapshot import MoveReport, Snapshot, wdl_of
+from alphazero.search.tables import SearchTables
 from alphazero.search.tree_search import SearchLimits, TreeSearch
 
 USUAL_MOVES_LEFT = 26  # of a game without movestogo; as early stops save some of each budget
@@ -23,6 +27,7 @@ SHORTEST_S = 0.001
 # lc0's smart pruning divides the estimate of the playouts left by this.
 PRUNING_FACTOR = 1.33
 PRUNING_AFTER_PLAYOUTS = 32  # before, the speed is not known
+MOST_MOVES = 218  # of a chess position
 RIVAL_SHARE = 0.1  # of the visits of the most visited move that a rival must have
 
 
@@ -102,8 +107,8 @@ class Thinking:
     """One `go`, in its own thread.
 
     tree: called when the tree is needed; returns None where the search was stopped before a network was
-    loaded. send: takes lines of the protocol. began: when the command was read, by time.monotonic(). counts:
-    whether to report the cost of the search.
+    loaded. send: takes lines of the protocol. began: when the command was read, by time.monotonic(). tables:
+    asked at the root; the tree asks the same ones. counts: whether to report the cost of the search.
     """
 
     def __init__(
@@ -115,11 +120,13 @@ class Thinking:
         send: Callable[[list[str]], None],
         began: float,
         *,
+        tables: SearchTables | None,
         counts: bool,
     ) -> None:
         self.stopped = threading.Event()
         self._line, self._go, self._options = line, go, options
-        self._counts = counts
+        self._tables, self._counts = tables, counts
+        self._result: int | None = None  # of the position, where the tables know it
         self._tree_of, self._send = tree, send
         self._clock_began = began
         self._pondering = go.ponder
@@ -177,14 +184,25 @@ class Thinking:
             is_mate = self._line.outcome().termination == _core.Termination.WIN
             self._send([f"info depth 0 score {'mate 0' if is_mate else 'cp 0'}"])
             return (NULL_MOVE,)
+        only = self._moves_to_keep(only)
         tree = self._tree_of(self)
         seen = self._search(tree, only) if tree is not None else None
-        if seen is not None and seen.best is not None:
-            return self._texts(seen.best.pv[:2])
+        if seen is not None and (move := self._choose(seen)) is not None:
+            return self._texts(move.pv[:2] or (move.move,))
         texts = self._any_move(only or legal)
         if seen is None:
-            self._send([f"info depth 1 score cp 0 pv {texts[0]}"])
+            self._send([f"info depth 1 score cp {centipawns(self._result or 0)} pv {texts[0]}"])
         return texts
+
+    def _moves_to_keep(self, only: tuple[int, ...]) -> tuple[int, ...]:
+        """Of these moves (none: all), those that keep the result that the tables know; else the same."""
+        if self._tables is None:
+            return only
+        best = self._tables.begin(self._line, only, fast=self._options.is_on("SyzygyFastPlay"))
+        if best is None:
+            return only
+        self._result = best.result
+        return best.moves
 
     def _any_move(self, legal: Sequence[int]) -> tuple[str, ...]:
         return self._texts(legal[:1]) or (NULL_MOVE,)
@@ -211,7 +229,8 @@ class Thinking:
         except Exception as error:  # of the evaluator: out of memory, a lost device
             self._send([info_string(f"the network failed: {reason(error)}")])
         tree.stop()
-        seen = tree.snapshot(multipv)
+        # Any move may be drawn, and its line of play names the expected answer.
+        seen = tree.snapshot(MOST_MOVES if self._temperature() > 0 else multipv)
         if seen.is_full:
             limit = self._options.whole("MemoryLimit")
             self._send([info_string(f"tree full (MemoryLimit {limit} MB): search ended")])
@@ -220,7 +239,22 @@ class Thinking:
             evaluated = f"{seen.evaluations:,} evaluations, {seen.cache_hits:,} from the cache"
             self._send([info_string(f"{evaluated}; the tree has {size}")])
         self._send(self._infos(seen))
+        if self._options.is_on("VerboseMoveStats"):
+            moves = [move.move for move in seen.moves]
+            texts = {move: self._texts((move,))[0] for move in moves}
+            rows = move_stats(seen, self._line, tree.settings, texts, tree.network_values(moves))
+            self._send([info_string(row) for row in rows])
         return seen
+
+    def _temperature(self) -> float:
+        """Of this move, by lc0's count of moves, which begins with that of a FEN."""
+        options = self._options
+        decay, cutoff = options.whole("TempDecayMoves"), options.whole("TempCutoffMove")
+        number = _core.ChessPosition(str(self._line)).fullmove_number
+        return Temperature(options.number("Temperature"), decay, cutoff).at(number)
+
+    def _choose(self, seen: Snapshot) -> MoveReport | None:
+        return chosen_move(seen, self._temperature(), self._options.number("TempValueCutoff"))
 
     def _is_time_over(self, tree: TreeSearch, budget: Budget, now: float) -> bool:
         if self._pondering:
@@ -237,8 +271,10 @@ class Thinking:
 
     def _infos(self, seen: Snapshot) -> list[str]:
         multipv, shows_wdl = self._options.whole("MultiPV"), self._options.is_on("UCI_ShowWDL")
+        seen = seen if self._result is None else with_result(seen, self._result)
+        hits = self._tables.hits if self._tables is not None else 0
         if not seen.moves:
-            return [info_line(seen, None, (), shows_wdl=shows_wdl)]
+            return [info_line(seen, None, (), shows_wdl=shows_wdl, table_hits=hits)]
         return [
             info_line(
                 seen,
@@ -246,6 +282,7 @@ class Thinking:
                 self._texts(move.pv),
                 multipv=number if multipv > 1 else 0,
                 shows_wdl=shows_wdl,
+                table_hits=hits,
             )
             for number, move in enumerate(seen.moves[:multipv], start=1)
         ]
@@ -268,3 +305,48 @@ class Thinking:
             texts.append(position.uci(move, chess960=chess960))
             position.push(move)
         return tuple(texts)
+
+
+def with_result(seen: Snapshot, result: int) -> Snapshot:
+    """The search of moves that all keep this result, with its value in place of what they seem worth."""
+    value, wdl = float(result), wdl_of(result, float(result == 0))
+    moves = tuple(replace(move, q=value, wdl=wdl) for move in seen.moves)
+    return replace(seen, q=value, wdl=wdl, moves=moves)
+
+
+class Counting:
+    """One `go perft`, in its own thread, answered as by Stockfish: leaves by first move, and their sum."""
+
+    def __init__(
+        self, line: Line, depth: int, send: Callable[[list[str]], None], text: Callable[[int], str]
+    ) -> None:
+        self.stopped = threading.Event()
+        self._line, self._depth, self._send, self._text = line, depth, send, text
+        self._thread = threading.Thread(target=self._count, name="perft", daemon=True)
+
+    def start(self) -> None:
+        """Start to count."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it without a sum."""
+        self.stopped.set()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait for the answer."""
+        self._thread.join(timeout_s)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was answered."""
+        return not self._thread.is_alive()
+
+    def _count(self) -> None:
+        total = 0
+        for move, leaves in divide(self._line, self._depth, self.stopped.is_set):
+            total += leaves
+            self._send([f"{self._text(move)}: {leaves}"])
+        if self.stopped.is_set():
+            self._send([info_string("perft: stopped before the end")])
+        else:
+            self._send(["", f"Nodes searched: {total}", ""])

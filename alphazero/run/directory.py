@@ -6,7 +6,7 @@ import contextlib
 import platform
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -148,17 +148,19 @@ def create(
     init_weights: Mapping[str, object] | None = None,
     step: int = 0,
     git_diff: bool = True,
+    command: Sequence[str] = (),
 ) -> None:
     """Make the directory and record the settings, the command and the environment (rank 0 only).
 
     settings: all of them, by section. init_weights: where given first weights came from. step: where this
-    start continues. git_diff: whether local changes are recorded, not only the commit.
+    start continues. git_diff: whether local changes are recorded, not only the commit. command: what the
+    user typed, where it is known; argv is that of this process.
     """
     try:
         run.checkpoints.mkdir(parents=True, exist_ok=True)
         write_json(run.config, settings)
         started = time.strftime("%Y%m%d-%H%M%S")
-        content = describe_environment(argv, git_diff) | {"step": step}
+        content = describe_environment(argv, git_diff) | {"step": step, "command": list(command)}
         if init_weights:
             content["init_weights"] = init_weights
         write_json(run.path / f"started-{started}.json", content)

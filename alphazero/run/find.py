@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 from alphazero.base.errors import CheckpointError, ConfigError, WeightsError
 from alphazero.base.files import given_path
+from alphazero.base.text import quoted, shortened
 from alphazero.run.checkpoint_files import (
     BEST_METRICS,
     LATEST,
@@ -25,6 +27,9 @@ STEP = re.compile(rf"(?:{PREFIX})?(\d+)")
 # Between a run and one of its checkpoints: runs/x@best-policy_top1, runs/x@12000.
 AT = "@"
 CHECKPOINTS = "checkpoints"
+# The network of commands that are given none, and where its run is looked for.
+WEIGHTS_VARIABLE = "ALPHAZERO_WEIGHTS"
+RUNS = Path("runs")
 # What DeepSpeed's save_checkpoint and its converter to the universal format write.
 DEEPSPEEDS_FILE = re.compile(r"(\w+_)?mp_rank_\d+_(model|optim)_states\.pt|latest_universal")
 RESUME_SPELLINGS = (
@@ -37,6 +42,7 @@ WEIGHTS_SPELLINGS = (
 )
 
 Say = Callable[[str], None]
+NETWORK = "network"  # what messages call the argument of most commands
 
 
 def check_spelling(resume: str) -> None:
@@ -76,7 +82,14 @@ def find_resumed(directory: Path, resume: str, say: Say, *, hash_files: bool = T
     return newest
 
 
-def find_weights(name: str, flag: str = "--weights") -> Path:
+def default_weights() -> str:
+    """The network of $ALPHAZERO_WEIGHTS, else the only run of runs/. Raises WeightsError."""
+    if named := os.environ.get(WEIGHTS_VARIABLE):
+        return named
+    return str(_only_run(RUNS, "no network was named", f"W, ${WEIGHTS_VARIABLE} or one run"))
+
+
+def find_weights(name: str, flag: str = NETWORK) -> Path:
     """The weights file or the checkpoint (a directory with a manifest) that `name` means.
 
     Raises WeightsError and CheckpointError where there is none.
@@ -84,11 +97,13 @@ def find_weights(name: str, flag: str = "--weights") -> Path:
     path, asked = given_path(name, flag), f"{flag} {name}"
     run, at, which = name.rpartition(AT)
     if at and not path.exists():
-        return _of_run(Path(run), which, asked)
+        only = Path(run) if run else _only_run(RUNS, asked, f"RUN{AT}{which} or one run")
+        return _of_run(only, which, asked)
     if is_checkpoint(path):
         return path
     if path.is_dir():
-        return _of_run(path, "", asked)
+        has_runs = not checkpoints_in(_checkpoints_of(path)) and _runs_in(path)
+        return _of_run(_only_run(path, asked, "one of them") if has_runs else path, "", asked)
     if not path.exists():
         raise WeightsError(f"{asked}: no such file or directory; expected {WEIGHTS_SPELLINGS}")
     _refuse_deepspeeds(path.parent if path.name == LATEST else path, asked)
@@ -100,13 +115,28 @@ def is_checkpoint(path: Path) -> bool:
     return (path / MANIFEST).is_file()
 
 
+def _runs_in(directory: Path) -> list[Path]:
+    return sorted(path.parent for path in directory.glob(f"*/{CHECKPOINTS}"))
+
+
+def _only_run(directory: Path, asked: str, expected: str) -> Path:
+    found = _runs_in(directory)
+    if len(found) != 1:
+        names = ", ".join(map(str, found)) or "no run"
+        raise WeightsError(shortened(f"{asked}: {directory}/ holds {names}; expected {expected}"))
+    return found[0]
+
+
 def _of_run(run: Path, which: str, asked: str) -> Path:
     """The newest checkpoint of a run, or the checkpoint that `which` names."""
     directory = _checkpoints_of(run)
     if not directory.is_dir():
         raise WeightsError(f"{asked}: no such file or directory; expected {WEIGHTS_SPELLINGS}")
-    if not _is_word(which):
-        raise WeightsError(f"{asked}: {which!r} names no checkpoint; expected {WEIGHTS_SPELLINGS}")
+    if not _is_word(which) or which == BEST.rstrip("-"):
+        marked = [f"{BEST}{metric}" for metric in BEST_METRICS if (directory / f"{BEST}{metric}").exists()]
+        steps = [str(int(path.name.removeprefix(PREFIX))) for path in checkpoints_in(directory)]
+        choices = ", ".join([LATEST, *marked, *steps])
+        raise WeightsError(f"{asked}: {quoted(which)} names no checkpoint; expected one of {choices}")
     passed_over: list[str] = []
     found = _named(directory, which, asked, passed_over.append, hash_files=False)
     if found is None:

@@ -1,4 +1,4 @@
-"""Figures of a run: written to metrics.jsonl, a line each, and to other viewers, by rank 0; read back."""
+"""Figures of a run: written to metrics.jsonl, a line each, and other viewers; read back; in words."""
 
 from __future__ import annotations
 
@@ -157,3 +157,28 @@ def read_metrics(run: RunDirectory, kind: str) -> list[dict[str, float]]:
 def newest_figures(run: RunDirectory, kind: str, step: int) -> dict[str, float] | None:
     """The line of one kind of the newest step up to `step`, None where there is none; see read_metrics."""
     return next((line for line in reversed(read_metrics(run, kind)) if line["step"] <= step), None)
+
+
+def explain_validation(figures: Mapping[str, float], first: Mapping[str, float] | None = None) -> str:
+    """What the figures mean, in a sentence for a first reader; "" without any.
+
+    first: of the first validation, which they are compared with.
+    """
+    sentences = []
+
+    def was(share: float | None) -> str:
+        return "" if share is None else f" (at the first validation: {share:.1%})"
+
+    first = first or {}
+    if "policy_top1" in figures:
+        sentences.append(
+            f"In games that it never saw the network expects the move that was played in "
+            f"{figures['policy_top1']:.1%} of the positions{was(first.get('policy_top1'))}."
+        )
+    if "move_error" in figures:
+        error = first.get("move_error")
+        sentences.append(
+            f"Of solved positions it plays {1 - figures['move_error']:.1%} correctly, without any search"
+            f"{was(None if error is None else 1 - error)}."
+        )
+    return " ".join(sentences)

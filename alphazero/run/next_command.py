@@ -1,4 +1,7 @@
-"""The command that continues a run: what the user typed, less what was meant for that start alone."""
+"""What to type next: the command that continues a run, and those that use its network.
+
+The first is what the user typed, less what was meant for that start alone.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +53,19 @@ def continuing(words: Sequence[str], run_name: str, *more: str) -> str:
 def afresh(words: Sequence[str], run_name: str) -> str:
     """The command that starts the run again, in a directory beside it."""
     return continuing(words, run_name, "--fresh-start")
+
+
+def uses_of(weights: str, eval_flags: str, rules: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """What a network is good for, and the command.
+
+    eval_flags: those of its game (games/registry.py). rules: the words that name the game's own file.
+    """
+    words = " ".join([shlex.quote(weights), *rules])
+    return [
+        ("play against it", f"alphazero play {words}"),
+        ("look at a position", f"alphazero analyse {words}"),
+        ("measure it", f"alphazero eval {words} {eval_flags}"),
+    ]
 
 
 def without(arguments: Sequence[str], flag: str) -> list[str]:

@@ -12,11 +12,12 @@ sources; any game of the registry can be searched.
 from __future__ import annotations
 
 import atexit
+import math
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -27,10 +28,11 @@ from alphazero.games.core_types import BatchEvaluation, GameSearch, Leaves, Line
 from alphazero.games.registry import get_game, make_line
 from alphazero.search.batched import Evaluator, Pending
 from alphazero.search.snapshot import MoveReport, Snapshot, snapshot_of
+from alphazero.search.tables import Results, SearchTables, decided
 
 __all__ = ["MoveReport", "SearchLimits", "Snapshot", "TreeSearch", "TreeSettings"]
 
-Batch: TypeAlias = tuple[int, Callable[[], BatchEvaluation]]
+Batch: TypeAlias = tuple[int, Callable[[], BatchEvaluation], Results]
 
 MEGABYTE = 2**20
 MOST_NODES = 2**62
@@ -125,8 +127,16 @@ class TreeSearch:
     waits for an evaluation but wait() and search(), and these not once stop() was called.
     """
 
-    def __init__(self, game: str, evaluator: Evaluator, settings: TreeSettings | None = None) -> None:
+    def __init__(
+        self,
+        game: str,
+        evaluator: Evaluator,
+        settings: TreeSettings | None = None,
+        tables: SearchTables | None = None,
+    ) -> None:
+        """tables: decide positions of the tree (chess)."""
         self.game = game
+        self._tables = tables
         self.settings = settings or TreeSettings()
         self._evaluator = evaluator
         self._core: GameSearch = get_game(game).core.game_search(self.settings.for_core())
@@ -201,13 +211,25 @@ class TreeSearch:
 
     def forget(self) -> None:
         """Forget the tree and the evaluations: a new game."""
-        self.reset(self._evaluator, self.settings)
+        self.reset(self._evaluator, self.settings, self._tables)
 
-    def reset(self, evaluator: Evaluator, settings: TreeSettings) -> None:
-        """Another network, or other settings; nothing known before is kept. Ends a search under way."""
+    def network_values(self, moves: Sequence[int]) -> dict[int | None, float]:
+        """W - L of the network alone, as far as the cache has it: here (None), and after each of the moves.
+
+        For the side to move here.
+        """
+        found: dict[int | None, float] = {None: self._core.cached_value(self._line)}
+        for move in moves:
+            after = self._line.copy()
+            after.push(move)
+            found[move] = -self._core.cached_value(after)
+        return {move: value for move, value in found.items() if not math.isnan(value)}
+
+    def reset(self, evaluator: Evaluator, settings: TreeSettings, tables: SearchTables | None = None) -> None:
+        """Another network, settings or tables; nothing known before is kept. Ends a search under way."""
         self.stop()
         with self._gate:
-            self._evaluator, self.settings = evaluator, settings
+            self._evaluator, self.settings, self._tables = evaluator, settings, tables
             self._core.reset(settings.for_core())
 
     def close(self) -> None:
@@ -242,23 +264,25 @@ class TreeSearch:
                 leaves = self._core.gather(slot, most, run.limits.most_nodes)
                 if len(leaves[0]):
                     free.pop(0)
-                    batches.append((slot, self._submit(leaves)))
+                    evaluate = self._submit(leaves)
+                    known = self._tables.decide(leaves[0]) if self._tables is not None else {}
+                    batches.append((slot, evaluate, known))
                     if len(batches) < min(self.settings.in_flight, NUM_SLOTS):
                         continue
             if batches:
-                slot, evaluate = batches.popleft()
-                self._take(slot, evaluate)
-                free.append(slot)
+                batch = batches.popleft()
+                self._take(*batch)
+                free.append(batch[0])
             elif self._core.progress().playouts == before.playouts:
                 return  # nothing is left to do, or memory is full
 
-    def _take(self, slot: int, evaluate: Callable[[], BatchEvaluation]) -> None:
+    def _take(self, slot: int, evaluate: Callable[[], BatchEvaluation], known: Results) -> None:
         try:
             evaluation = evaluate()
         except Exception:
             self._core.drop(slot)
             raise
-        self._core.apply(slot, evaluation.legal_logits, evaluation.wdl)
+        self._core.apply(slot, evaluation.legal_logits, *decided(evaluation, known))
 
     def _drain(self, run: _Run, batches: deque[Batch]) -> None:
         """Take what is still on its way: the evaluator is free for others, and the tree has its use of it."""

@@ -402,7 +402,7 @@ _MONITORS: tuple[Key, ...] = (
 
 _IGNORED: tuple[Key, ...] = (
     *ignored(
-        "no layer is recomputed: BatchNorm would count it twice; a smaller --micro-batch-size saves memory",
+        "--activation-checkpointing names what an attention body computes again; of a tower it is nothing",
         "activation_checkpointing",
     ),
     *ignored("--micro-batch-size auto finds what fits", "autotuning"),

@@ -94,10 +94,14 @@ class Parser(argparse.ArgumentParser):
     def flags(self) -> Iterator[str]:
         """The long flags of this parser and of its actions."""
         yield from (flag for flag in self._option_string_actions if flag.startswith("--"))
+        for parser in self.parts():
+            yield from parser.flags()
+
+    def parts(self) -> Iterator[Parser]:
+        """The parsers of its actions."""
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
-                for parser in action.choices.values():
-                    yield from parser.flags()
+                yield from action.choices.values()
 
 
 def in_our_words(message: str) -> str:

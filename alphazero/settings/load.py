@@ -141,7 +141,7 @@ def load_config(source: str, flags: Mapping[str, object], *, is_named: bool = Tr
         for name in file.table:
             if name not in SECTIONS and name not in FOREIGN_SECTIONS:
                 refuse_section(file, name, SECTIONS)
-    sections["network"] = _with_smolgen(sections["network"])
+    sections["network"] = with_smolgen(sections["network"])
     known = {entry.name for section in SECTIONS.values() for entry in fields(section)}
     shipped = file is not None and is_preset(file.path)
     if shipped and "policy_head" not in flags:
@@ -170,7 +170,7 @@ def _with_head_of_game(network: NetworkConfig) -> NetworkConfig:
 SMOLGEN_UNITS = 8
 
 
-def _with_smolgen(network: NetworkConfig) -> NetworkConfig:
+def with_smolgen(network: NetworkConfig) -> NetworkConfig:
     """A new network with the layers of smolgen as large as its channels ask for."""
     if network.body != "attention" or not network.smolgen_channels:
         return network

@@ -11,6 +11,7 @@ from typing import Any
 
 from alphazero.base.errors import CheckpointError, ConfigError
 from alphazero.base.section import Scope, checked, json_ready, scope_of
+from alphazero.games.outside.names import version_now
 from alphazero.settings.data import SampleFilters
 from alphazero.settings.flags import RETIRED, other_values
 from alphazero.settings.load import SECTIONS, Config
@@ -50,6 +51,8 @@ def changed_settings(saved: Mapping[str, Any], config: Config) -> list[Change]:
         before = of_section if isinstance(of_section, Mapping) else {}
         for entry in fields(kind):
             old = before.get(entry.name, json_ready(entry.default))
+            if entry.metadata["reads"] and isinstance(old, str):
+                old = version_now(old)
             new = json_ready(getattr(getattr(config, section), entry.name))
             if old != new:
                 changes.append(Change(section, entry.name, old, new))

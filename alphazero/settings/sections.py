@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from alphazero.base.section import MOST_RATE, MOST_SEED, MOST_STEPS, Scope, setting
-from alphazero.games.registry import game_names
+from alphazero.games.registry import game_names, read_game
 
 # Schedules of DeepSpeed's (deepspeed/runtime/lr_schedules.py), step by step as its classes have them.
 WARMUP_LR, WARMUP_DECAY_LR, WARMUP_COSINE_LR = "warmup_lr", "warmup_decay_lr", "warmup_cosine_lr"
@@ -130,7 +130,6 @@ class OptimizerConfig:
         "muon: peak learning rate of the body's matrices, with the schedule of learning_rate",
         minimum=0,
         maximum=MOST_RATE,
-        deepspeed_key="optimizer.params.muon_lr",
     )
     muon_momentum: float = setting(
         0.95, "muon: momentum", minimum=0, maximum=1, deepspeed_key="optimizer.params.momentum"
@@ -192,7 +191,12 @@ class NetworkConfig:
     """Shape of the network; two networks of equal NetworkConfig have exchangeable weights."""
 
     game: str = setting(
-        "chess", "game the network plays", choices=game_names(), scope=Scope.RUN, is_common=True
+        "chess",
+        "game the network plays; also openspiel:NAME(PARAMETERS), or FILE.py:CLASS with rules in Python",
+        choices=game_names(),
+        reads=read_game,
+        scope=Scope.RUN,
+        is_common=True,
     )
     body: str = setting(
         "residual",
@@ -237,10 +241,10 @@ class NetworkConfig:
     smolgen_size: int = size(256, "numbers per head from which smolgen makes its scores", **AS_GIVEN)
     embedding: str = setting(
         "dense",
-        "what shows a square the board: a layer of all pieces (dense, lc0's PE_DENSE) or a fixed map of the "
-        "squares in its reach (map, PE_MAP)",
+        "attention: what shows a square the board: a layer of all pieces (dense, lc0's PE_DENSE) or a fixed "
+        "map of the squares in its reach (map, PE_MAP)",
         choices=("dense", "map"),
-        **AS_GIVEN,
+        scope=Scope.RUN,
     )
     embedding_width: int = size(64, "numbers per square of the dense embedding", **AS_GIVEN)
     attention_width: int = size(0, "channels of queries, keys and values", 0, **AS_GIVEN)
@@ -363,6 +367,12 @@ class TrainingConfig:
     )
     tf32: bool = setting(True, "compute fp32 products in TF32 where the GPU has it")
     compile: bool = setting(False, "compile the network with torch.compile", is_common=True)
+    activation_checkpointing: str = setting(
+        "none",
+        "attention bodies: what the backward pass computes again instead of keeping it: the attention scores "
+        "or whole encoders",
+        choices=("none", "scores", "encoders"),
+    )
     cuda_graphs: bool = setting(
         True, "run the network's passes in training as CUDA graphs (GPUs, ZeRO stage 0)"
     )

@@ -149,6 +149,13 @@ class SelfPlayConfig:
         minimum=0,
         maximum=1,
     )
+    syzygy: str = setting(
+        "",
+        "chess: directories of Syzygy tablebases; a game ends with their result at the first position that "
+        "they know (docs/play.md)",
+        metavar="DIR",
+        is_place=True,
+    )
     max_plies: int = setting(512, "plies after which a game is drawn", minimum=1, maximum=MOST_PLIES)
     gate_games: int = setting(
         0,

@@ -26,7 +26,7 @@ from alphazero.base.log import (
 
 LONGEST_SILENCE_S = 60.0
 TICK_S = 0.5
-BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{postfix}"
+BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{unit}{postfix}"
 BAR_OF_UNKNOWN_LENGTH = "{desc}{postfix}"
 
 
@@ -175,7 +175,7 @@ class Console:
             initial=work.done,
             total=work.total or None,
             dynamic_ncols=True,
-            bar_format=BAR if work.total else BAR_OF_UNKNOWN_LENGTH,
+            bar_format=_form(work),
         )
         self._move_bar()
 
@@ -183,6 +183,11 @@ class Console:
         """Update the bar."""
         if self._bar is not None:
             work = self._works[-1]
+            # Its words and its length may only become known on the way, as the files of an import.
+            self._bar.set_description_str(work.what, refresh=False)
+            self._bar.total = work.total or None
+            self._bar.unit = f" {work.unit}" if work.unit.isupper() else ""
+            self._bar.bar_format = _form(work)
             self._bar.set_postfix_str(", ".join([duration(work.seconds), *work.remarks()]), refresh=False)
             self._bar.n = work.done
             self._bar.refresh()
@@ -208,3 +213,8 @@ class Console:
         if not self._is_quiet:
             text = work.line()
             self._show(as_json(text, Topic.PROGRESS, work.fields()) if self._is_json else text)
+
+
+def _form(work: Work) -> str:
+    """How tqdm writes its bar."""
+    return BAR if work.total else BAR_OF_UNKNOWN_LENGTH

@@ -1,4 +1,4 @@
-// The one exception type of the core: bad text from outside (FEN, SAN, move, position).
+// What the core throws: bad text from outside (FEN, SAN, move, position), and rules outside that fail.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,12 @@ namespace alphazero {
 
 // Becomes alphazero.base.errors.GameError in Python.
 class GameError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Rules outside the core that fail; becomes alphazero.base.errors.RulesError in Python.
+class RulesError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };

@@ -72,16 +72,22 @@ Line<G> make_line(std::optional<std::string_view> start) {
 }
 
 template <Game G>
-void bind_sizes(nb::class_<Line<G>>& line) {
+void bind_sizes(nb::object line) {
   line.attr("NAME") = nb::str(G::kName.data(), G::kName.size());
   line.attr("BOARD_HEIGHT") = nb::int_(G::kBoardHeight);
   line.attr("BOARD_WIDTH") = nb::int_(G::kBoardWidth);
   line.attr("NUM_BIT_PLANES") = nb::int_(G::kNumBitPlanes);
+  if constexpr (RulesOutside<G>) {
+    line.attr("NUM_FLOAT_PLANES") = nb::int_(G::kNumFloatPlanes);
+  } else {
+    line.attr("NUM_FLOAT_PLANES") = nb::int_(0);
+  }
   line.attr("NUM_SCALAR_PLANES") = nb::int_(G::kNumScalarPlanes);
   line.attr("POLICY_SIZE") = nb::int_(G::kPolicySize);
   line.attr("MAX_LEGAL_MOVES") = nb::int_(G::kMaxLegalMoves);
   line.attr("MAX_PLIES") = nb::int_(G::kMaxPlies);
   line.attr("NUM_SYMMETRIES") = nb::int_(G::kNumSymmetries);
+  line.attr("ALTERNATES") = nb::bool_(G::kAlternates);
 }
 
 template <Game G>
@@ -146,10 +152,17 @@ void bind_line(nb::module_& module, const char* name) {
       .def_prop_ro(
           "first_player_to_move", [](const L& self) { return G::first_player_to_move(self.state()); },
           "Is it the turn of the player who moves first in the game (chess: white)?");
-  bind_sizes(line);
+  if constexpr (RulesOutside<G>) {
+    line.def(
+        "drawing", [](const L& self) { return G::drawing(self.state()); },
+        "The current position as the rules draw it, in several lines.");
+  }
+  bind_sizes<G>(line);
 }
 
 }  // namespace
+
+void bind_foreign_sizes() { bind_sizes<Foreign>(nb::borrow(nb::type<Line<Foreign>>())); }
 
 void bind_games(nb::module_& module) {
   nb::enum_<Termination>(module, "Termination", "Why a game is over.")
@@ -159,7 +172,8 @@ void bind_games(nb::module_& module) {
       .value("REPETITION", Termination::kRepetition)
       .value("FIFTY_MOVES", Termination::kFiftyMoves)
       .value("INSUFFICIENT_MATERIAL", Termination::kInsufficientMaterial)
-      .value("BOARD_FULL", Termination::kBoardFull);
+      .value("BOARD_FULL", Termination::kBoardFull)
+      .value("DRAW", Termination::kDraw, "as the rules say");
   nb::enum_<HistoryFill>(module, "HistoryFill", "What stands for positions before the first (lc0).")
       .value("NO", HistoryFill::kNo, "empty planes")
       .value("FEN_ONLY", HistoryFill::kFenOnly, "the first position again, unless it is the standard start");

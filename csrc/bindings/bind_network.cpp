@@ -2,6 +2,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 
+#include <algorithm>
 #include <initializer_list>
 #include <span>
 #include <stdexcept>
@@ -9,7 +10,10 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/bindings.hpp"
+#include "network/attention.hpp"
 #include "network/batch_norm.hpp"
+#include "network/layer_norm.hpp"
+#include "network/mish.hpp"
 #include "network/squeeze_excitation.hpp"
 #include "network/weight_gradient.hpp"
 
@@ -35,6 +39,18 @@ using Branch = nb::ndarray<const Number, nb::ndim<3>, nb::c_contig, nb::device::
 using BytesInOut = nb::ndarray<std::uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using Small = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using SmallOut = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <typename Number>
+using Vector = nb::ndarray<Number, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename Number>
+using RowsOf = nb::ndarray<const Number, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <typename Number>
+using RowsOutOf = nb::ndarray<Number, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <typename Number>
+using Tokens = nb::ndarray<const Number, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+template <typename Number>
+using TokensOut = nb::ndarray<Number, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+template <typename Number>
+using Scores = nb::ndarray<const Number, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 using Boards = nb::ndarray<const Bf16, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 using KernelsOut = nb::ndarray<float, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 
@@ -162,6 +178,52 @@ void weight_gradient(const Boards& input, const Boards& output_gradient, const K
   network::weight_gradient(shape, span_of(input), span_of(output_gradient), span_of(gradient));
 }
 
+template <typename Number>
+void attend(const Tokens<Number>& projected, const Scores<Number>& added, int num_threads,
+            const TokensOut<Number>& output) {
+  const std::size_t channels = output.shape(2);
+  const network::AttentionShape shape{output.shape(0), output.shape(1), added.shape(1),
+                                      channels / std::max<std::size_t>(1, added.shape(1))};
+  expect(shape.squares > 0 && shape.heads > 0 && shape.heads * shape.width == channels);
+  expect(projected.shape(0) == shape.positions && projected.shape(1) == shape.squares &&
+         projected.shape(2) == 3 * channels);
+  expect(added.shape(0) == shape.positions || added.shape(0) == 0);
+  expect(added.shape(2) == shape.squares && added.shape(3) == shape.squares);
+  const nb::gil_scoped_release release;
+  network::attend<Number>(shape, span_of(projected), span_of(added), num_threads, span_of(output));
+}
+
+template <typename Number>
+void mish(const Vector<Number>& values, int num_threads) {
+  const nb::gil_scoped_release release;
+  network::mish<Number>(span_of(values), num_threads);
+}
+
+template <typename Number>
+void add_and_normalise(const RowsOf<Number>& skip, const Floats& weight, const Floats& bias, float eps,
+                       int num_threads, const RowsOutOf<Number>& branch) {
+  expect_alike(skip, branch);
+  expect(weight.size() > 0 && weight.size() == branch.shape(1) && bias.size() == weight.size());
+  const nb::gil_scoped_release release;
+  network::add_and_normalise<Number>(span_of(skip), span_of(weight), span_of(bias), eps, num_threads,
+                                     span_of(branch));
+}
+
+// Number: float, or Bf16 as u16.
+template <typename Number>
+void bind_encoder(nb::module_& module) {
+  module.def("attend", &attend<Number>, "projected"_a.noconvert(), "added"_a.noconvert(), "num_threads"_a,
+             "output"_a.noconvert(),
+             "output [positions, squares, heads * width] = the attention of each head; projected [positions, "
+             "squares, 3 * heads * width]: queries, scaled, keys, values; added [positions or 0, heads, "
+             "squares, squares]. f32 or bf16 (u16).");
+  module.def("mish", &mish<Number>, "values"_a.noconvert(), "num_threads"_a, "In place, f32 or bf16 (u16).");
+  module.def("add_and_normalise", &add_and_normalise<Number>, "skip"_a.noconvert(), "weight"_a.noconvert(),
+             "bias"_a.noconvert(), "eps"_a, "num_threads"_a, "branch"_a.noconvert(),
+             "branch = LayerNorm(skip + branch), in place; f32 or bf16 (u16) [rows, channels], weight and "
+             "bias f32 [channels].");
+}
+
 }  // namespace
 
 void bind_network(nb::module_& module) {
@@ -191,6 +253,8 @@ void bind_network(nb::module_& module) {
              "output_gradient"_a.noconvert(), "scale"_a.noconvert(), "skip_gradient"_a.noconvert(),
              "branch_gradient"_a.noconvert(), "scale_gradient"_a.noconvert(), "shift_gradient"_a.noconvert(),
              "Writes the gradients of what `excite` took.");
+  bind_encoder<float>(module);
+  bind_encoder<Bf16>(module);
   module.attr("OUTPUTS_PER_TILE") = network::kOutputsPerTile;
   module.def("has_weight_gradient", &network::has_weight_gradient,
              "Whether weight_gradient runs here: AVX512_BF16 and no AMX.");

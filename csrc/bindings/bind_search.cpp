@@ -5,7 +5,6 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -85,7 +84,7 @@ Leaves collect(OneSearch<G>& self, HistoryFill fill) {
     count = self.search.collect();
   }
   OwnedLeaves leaves;
-  std::array<std::uint8_t, packed_bytes<G>()> packed;
+  std::vector<std::uint8_t> packed(packed_bytes<G>());
   for (std::size_t leaf = 0; leaf < count; ++leaf) {
     self.search.write_position(leaf, fill, packed.data());
     leaves.add(packed, self.search.legal_indices(leaf));
@@ -198,12 +197,14 @@ Leaves gather(GameSearch<G>& self, std::size_t slot, std::size_t most_leaves, st
 }
 
 template <Game G>
-void apply_slot(GameSearch<G>& self, std::size_t slot, const Input1<float>& logits, const Wdl& wdl) {
+void apply_slot(GameSearch<G>& self, std::size_t slot, const Input1<float>& logits, const Wdl& wdl,
+                const std::optional<Input1<std::uint8_t>>& exact) {
   check_slot<G>(slot);
+  const std::span<const std::uint8_t> all_exact = exact ? as_span(*exact) : std::span<const std::uint8_t>();
   const std::span<const float> all_logits = as_span(logits);
   const std::span<const float> all_wdl(wdl.data(), wdl.size());
   const nb::gil_scoped_release release;
-  self.apply(slot, all_logits, all_wdl);
+  self.apply(slot, all_logits, all_wdl, all_exact);
 }
 
 template <Game G>
@@ -224,7 +225,9 @@ void bind_game_search(nb::module_& module, const char* name) {
            "Leaves that wait for the network: packed u8 [B, bytes], legal_index i32 [K], legal_offset i32 "
            "[B + 1]; B = 0: the slot stays free.")
       .def("apply", &apply_slot<G>, nb::arg("slot"), nb::arg("legal_logits").noconvert(),
-           nb::arg("wdl").noconvert(), "Their evaluations, f32 [K] and f32 [B, 3]; frees the slot.")
+           nb::arg("wdl").noconvert(), nb::arg("exact").noconvert() = nb::none(),
+           "Their evaluations, f32 [K] and f32 [B, 3]; frees the slot. exact: u8 [B], not 0 where a row of "
+           "wdl is certain; nothing below such a position is looked at.")
       .def(
           "drop",
           [](S& self, std::size_t slot) {
@@ -232,6 +235,8 @@ void bind_game_search(nb::module_& module, const char* name) {
             self.drop(slot);
           },
           nb::arg("slot"), without_gil, "Free the slot without evaluations.")
+      .def("cached_value", &S::cached_value, nb::arg("line"), without_gil,
+           "The network's value, W - L, of the end of a line; nan where the cache lacks it.")
       .def("progress", &S::progress, without_gil, "How far the search is.")
       .def("view", &S::view, nb::arg("num_lines"), without_gil,
            "The search as it stands; lines of play for this many moves.");

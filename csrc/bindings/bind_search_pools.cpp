@@ -1,5 +1,6 @@
 // Searches side by side for Python: positions, and games of self-play.
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "bindings/bindings.hpp"
@@ -110,6 +112,15 @@ void bind_self_play(nb::module_& module, const char* name) {
           "Every lane plays `budget` searched moves, or to the end of the move at which it has used as many "
           "new simulations.")
       .def(
+          "adjudicate",
+          [](P& self, Judge judge, int most_pieces) {
+            self.driver.adjudicate(std::move(judge), most_pieces);
+          },
+          nb::arg("judge"), nb::arg("most_pieces"),
+          "End chess games with judge(FEN), -1, 0 or 1 for the side to move, where that is not None: at "
+          "positions of at most so many pieces without castling rights. It must not raise, and steps call "
+          "it on several threads.")
+      .def(
           "stop_at_ends", [](P& self) { self.driver.stop_at_ends(); },
           "Lanes will play no further than to the end of their game.")
       .def("step", &step<G, SelfPlay<G>>, nb::arg("group"), nb::arg("legal_logits").noconvert() = nb::none(),
@@ -161,7 +172,8 @@ void bind_self_play_games(nb::module_& module) {
       .value("NONE", GameEnd::kNone, "it is under way")
       .value("RULES", GameEnd::kRules)
       .value("RESIGNATION", GameEnd::kResignation)
-      .value("TOO_LONG", GameEnd::kTooLong, "drawn at max_plies");
+      .value("TOO_LONG", GameEnd::kTooLong, "drawn at max_plies")
+      .value("ADJUDICATED", GameEnd::kAdjudicated, "by what adjudicate() was given");
   nb::class_<SelfPlayGame> game(module, "SelfPlayGame",
                                 "A game, over or under way; arrays have an entry a ply.");
   game.def(nb::init<>())

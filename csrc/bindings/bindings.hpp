@@ -7,6 +7,8 @@ namespace alphazero::bindings {
 
 void bind_chess(nanobind::module_& module);          // bind_chess.cpp: ChessPosition, perft, SAN
 void bind_games(nanobind::module_& module);          // bind_games.cpp: lines of play, game specs, encoding
+void bind_foreign(nanobind::module_& module);        // bind_foreign.cpp: rules that are Python objects
+void bind_foreign_sizes();                           // bind_games.cpp: of the game whose rules are in use
 void bind_pgn(nanobind::module_& module);            // bind_pgn.cpp: PGN text to columns
 void bind_lc0(nanobind::module_& module);            // bind_lc0.cpp: lc0's training records
 void bind_loader(nanobind::module_& module);         // bind_loader.cpp: sampled plies to packed batches

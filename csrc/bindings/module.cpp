@@ -9,6 +9,7 @@ NB_MODULE(_core, module) {
   nanobind::exception<alphazero::GameError>(module, "GameError", PyExc_ValueError);
   alphazero::bindings::bind_chess(module);
   alphazero::bindings::bind_games(module);
+  alphazero::bindings::bind_foreign(module);
   alphazero::bindings::bind_pgn(module);
   alphazero::bindings::bind_lc0(module);
   alphazero::bindings::bind_loader(module);

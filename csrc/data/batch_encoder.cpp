@@ -87,10 +87,9 @@ struct BatchEncoder<G>::Scratch {
 // What a sample is trained towards, before the batch knows where its moves go.
 template <Game G>
 struct BatchEncoder<G>::Targets {
-  std::array<std::uint16_t, G::kMaxLegalMoves> legal_index;
-  std::uint16_t num_legal = 0;
+  std::vector<std::uint16_t> legal_index;
   std::uint16_t played = 0;   // place of the move played among legal_index
-  std::vector<float> policy;  // the search's, [num_legal]; empty: the move played is the target
+  std::vector<float> policy;  // the search's, a legal move; empty: the move played is the target
   std::array<float, 3> wdl{};
   float moves_left = 0;
 };
@@ -129,6 +128,16 @@ void BatchEncoder<G>::replay(const Place& place, Scratch& scratch) const {
   const std::span<const std::uint16_t> moves = place.shard->moves_of(place.game);
   if (place.ply >= moves.size()) fail(*place.shard, place.game, place.ply, "the game ends before this ply");
   const std::string_view start = place.shard->start_of(place.game);
+  if constexpr (RulesOutside<G>) {
+    if (start.empty()) {
+      if (!G::replay(moves.first(place.ply), scratch.frames[0].state, scratch.keys)) {
+        const std::size_t ply = scratch.keys.size() - 1;
+        fail(*place.shard, place.game, ply, "move " + std::to_string(moves[ply]) + " is not legal");
+      }
+      scratch.num_frames = 1;
+      return;
+    }
+  }
   State state;
   try {
     state = start.empty() ? G::initial() : G::from_string(start);
@@ -161,7 +170,7 @@ template <Game G>
 void BatchEncoder<G>::find_legal(const Place& place, Scratch& scratch, Targets& targets) {
   const State& state = scratch.frames[scratch.num_frames - 1].state;
   G::legal(state, scratch.legal);
-  std::array<std::uint64_t, (G::kPolicySize + 63) / 64> is_legal{};
+  auto is_legal = policy_bits<G>();
   for (const Move move : scratch.legal) {
     const int index = G::move_to_index(state, move);
     is_legal[index >> 6] |= std::uint64_t{1} << (index & 63);
@@ -173,17 +182,14 @@ void BatchEncoder<G>::find_legal(const Place& place, Scratch& scratch, Targets& 
   if (std::find(scratch.legal.begin(), scratch.legal.end(), move) == scratch.legal.end()) {
     fail(*place.shard, place.game, place.ply, "move " + std::to_string(stored) + " is not legal");
   }
-  if (scratch.legal.size() > targets.legal_index.size()) {
-    fail(*place.shard, place.game, place.ply,
-         std::to_string(scratch.legal.size()) + " legal moves are too many");
-  }
   const int played = G::move_to_index(state, move);
-  targets.num_legal = 0;
+  targets.legal_index.clear();
+  targets.legal_index.reserve(scratch.legal.size());
   for (std::size_t word = 0; word < is_legal.size(); ++word) {
     for (std::uint64_t bits = is_legal[word]; bits != 0; bits &= bits - 1) {
       const int index = static_cast<int>(word * 64) + std::countr_zero(bits);
-      if (index == played) targets.played = targets.num_legal;
-      targets.legal_index[targets.num_legal++] = static_cast<std::uint16_t>(index);
+      if (index == played) targets.played = static_cast<std::uint16_t>(targets.legal_index.size());
+      targets.legal_index.push_back(static_cast<std::uint16_t>(index));
     }
   }
 }
@@ -205,14 +211,13 @@ void BatchEncoder<G>::take_policy(const Place& place, Scratch& scratch, Targets&
   const std::uint64_t total = std::accumulate(shares.begin(), shares.end(), std::uint64_t{0});
   if (total == 0) return;
   const State& state = scratch.frames[scratch.num_frames - 1].state;
-  const auto legal_begin = targets.legal_index.begin();
-  targets.policy.assign(targets.num_legal, 0.0F);
+  const std::vector<std::uint16_t>& legal = targets.legal_index;
+  targets.policy.assign(legal.size(), 0.0F);
   std::size_t largest = 0;  // of the legal moves; takes what rounding left of the others
   double sum = 0;
   for (std::size_t i = 0; i < moves.size(); ++i) {
     const auto index = static_cast<std::uint16_t>(G::move_to_index(state, turn(moves[i])));
-    const std::size_t at =
-        std::lower_bound(legal_begin, legal_begin + targets.num_legal, index) - legal_begin;
+    const std::size_t at = std::ranges::lower_bound(legal, index) - legal.begin();
     targets.policy[at] = static_cast<float>(static_cast<double>(shares[i]) / static_cast<double>(total));
     sum += targets.policy[at];
     if (targets.policy[at] > targets.policy[largest]) largest = at;
@@ -288,7 +293,8 @@ EncodedBatch BatchEncoder<G>::encode(const SamplePlaces& places, HistoryFill fil
   });
   batch.legal_offset.resize(num_samples + 1);
   for (std::size_t i = 0; i < num_samples; ++i) {
-    batch.legal_offset[i + 1] = batch.legal_offset[i] + targets[i].num_legal;
+    batch.legal_offset[i + 1] =
+        batch.legal_offset[i] + static_cast<std::int32_t>(targets[i].legal_index.size());
   }
   batch.legal_index.resize(batch.legal_offset.back());
   batch.policy.resize(batch.legal_offset.back());
@@ -297,11 +303,11 @@ EncodedBatch BatchEncoder<G>::encode(const SamplePlaces& places, HistoryFill fil
   for (std::size_t i = 0; i < num_samples; ++i) {
     const Targets& target = targets[i];
     const std::size_t begin = batch.legal_offset[i];
-    std::copy_n(target.legal_index.begin(), target.num_legal, batch.legal_index.begin() + begin);
+    std::ranges::copy(target.legal_index, batch.legal_index.begin() + begin);
     if (target.policy.empty()) {
       batch.policy[begin + target.played] = 1.0F;
     } else {
-      std::copy_n(target.policy.begin(), target.num_legal, batch.policy.begin() + begin);
+      std::ranges::copy(target.policy, batch.policy.begin() + begin);
     }
     std::copy_n(target.wdl.begin(), 3, batch.wdl.begin() + 3 * i);
     batch.moves_left[i] = target.moves_left;

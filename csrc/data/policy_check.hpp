@@ -22,8 +22,8 @@ struct PolicyFault {
 template <class Turn>
 std::optional<PolicyFault> find_policy_fault(std::span<const std::uint16_t> moves,
                                              const std::vector<Move>& legal, const Turn& turn) {
-  // A move is a number of 16 bits; on the stack, as most policies hold some thirty moves.
-  constexpr std::size_t kMostTracked = 512;
+  // On the stack, as most policies hold some thirty moves.
+  constexpr std::size_t kMostTracked = 1 << 12;
   std::bitset<kMostTracked> seen;
   for (const Move move : moves) {
     const auto found = std::find(legal.begin(), legal.end(), turn(move));

@@ -24,7 +24,7 @@
 namespace alphazero::fuzz {
 
 #define ALPHAZERO_COUNT(G) +1
-constexpr int kNumGames = 0 ALPHAZERO_ALL_GAMES(ALPHAZERO_COUNT);
+constexpr int kNumGames = 0 ALPHAZERO_OWN_GAMES(ALPHAZERO_COUNT);
 #undef ALPHAZERO_COUNT
 
 inline void require(bool condition, const char* what, const std::string& where = "") {

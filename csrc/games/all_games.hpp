@@ -4,12 +4,18 @@
 
 #include "games/chess/chess_game.hpp"
 #include "games/connect4/connect4.hpp"
+#include "games/foreign/foreign.hpp"
 #include "games/othello/othello.hpp"
 #include "games/tictactoe/tictactoe.hpp"
 
 // DO(G) for each game. A macro, as a template cannot instantiate others explicitly.
-#define ALPHAZERO_ALL_GAMES(DO) \
+#define ALPHAZERO_OWN_GAMES(DO) \
   DO(Chess)                     \
   DO(Connect4)                  \
   DO(Othello)                   \
   DO(TicTacToe)
+
+// With the one whose rules lie outside the core.
+#define ALPHAZERO_ALL_GAMES(DO) \
+  ALPHAZERO_OWN_GAMES(DO)       \
+  DO(Foreign)

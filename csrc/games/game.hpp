@@ -1,6 +1,7 @@
 // The game concept: what a game must offer to be replayed, encoded, searched and trained on.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +25,7 @@ enum class Termination : std::uint8_t {
   kFiftyMoves = 4,
   kInsufficientMaterial = 5,
   kBoardFull = 6,
+  kDraw = 7,  // as the rules say
 };
 
 // `value` is the result from the point of view of the side to move: -1 lost, 0 drawn, 1 won. Meaningless when
@@ -52,7 +54,7 @@ struct Frame {
 template <typename State>
 using FrameSpan = std::span<const Frame<State>>;
 
-// A game may also have what the search would otherwise make of the rest, both or neither:
+// A game may also have what the search would otherwise make of the rest:
 //   legal_indices(state, indices): fills `indices` with the policy indices of legal(), in ascending order;
 //   terminal(line, has_legal_move): as terminal(line), told whether legal() lists a move.
 template <typename G>
@@ -68,7 +70,8 @@ concept Game =
       { G::kHistory } -> std::convertible_to<int>;          // newest frames that encode() looks at
       { G::kPolicySize } -> std::convertible_to<int>;
       { G::kMaxLegalMoves } -> std::convertible_to<int>;
-      { G::kMaxPlies } -> std::convertible_to<int>;  // no game is longer (a bound, not a rule)
+      { G::kMaxPlies } -> std::convertible_to<int>;     // no game is longer (a bound, not a rule)
+      { G::kAlternates } -> std::convertible_to<bool>;  // players take turns without exception
       // Ways to turn the board that change nothing of the game; number 0 leaves it as it is. turned_move is
       // the move in the turned position. can_turn: whether that holds from this position on.
       { G::kNumSymmetries } -> std::convertible_to<int>;
@@ -101,10 +104,40 @@ concept Game =
       { G::first_player_to_move(state) } -> std::same_as<bool>;
     };
 
-// Bytes of a packed position.
+// Rules that are not the core's own (games/foreign): sizes are known at run time, a position takes longer to
+// make than to evaluate, and the network's input need not show the legal moves.
+template <typename G>
+concept RulesOutside = requires { requires G::kRulesAreOutside; };
+
+// A bit for each policy index, none set.
+template <typename G>
+auto policy_bits() {
+  if constexpr (RulesOutside<G>) {
+    return std::vector<std::uint64_t>((G::kPolicySize + 63) / 64);
+  } else {
+    return std::array<std::uint64_t, (G::kPolicySize + 63) / 64>{};
+  }
+}
+
+// Does the other player move after the move that led from `before` to `after`? Where not, values for the side
+// to move keep their sign.
+template <typename G>
+bool passes_turn(const typename G::State& before, const typename G::State& after) {
+  if constexpr (G::kAlternates) {
+    return true;
+  } else {
+    return G::first_player_to_move(before) != G::first_player_to_move(after);
+  }
+}
+
+// Bytes of a packed position: bit planes or float planes, then the scalars.
 template <typename G>
 constexpr std::size_t packed_bytes() {
-  return std::size_t{8} * G::kNumBitPlanes + G::kNumScalarPlanes;
+  std::size_t bytes = std::size_t{8} * G::kNumBitPlanes + G::kNumScalarPlanes;
+  if constexpr (RulesOutside<G>) {
+    bytes += sizeof(float) * G::kNumFloatPlanes * G::kBoardHeight * G::kBoardWidth;
+  }
+  return bytes;
 }
 
 }  // namespace alphazero

@@ -33,6 +33,14 @@ InputKey key_of_input(std::span<const std::uint8_t> packed) {
   return key;
 }
 
+InputKey mixed(InputKey key, std::span<const std::uint16_t> more) {
+  for (const std::uint16_t word : more) {
+    key.low = mix64(key.low + kGolden + word);
+    key.high = mix64(key.high ^ (word + kGolden));
+  }
+  return key;
+}
+
 EvaluationCache::EvaluationCache(std::uint64_t size_bytes) {
   const std::uint64_t words = size_bytes / 8;
   if (words < kFewestWords) return;

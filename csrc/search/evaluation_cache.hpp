@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "games/game.hpp"
+
 namespace alphazero {
 
 // Allocates zeros, which the system provides page by page when they are first used: gigabytes take no time.
@@ -32,6 +34,19 @@ struct InputKey {
 };
 
 InputKey key_of_input(std::span<const std::uint8_t> packed);
+// Of an input together with what else the evaluation depends on.
+InputKey mixed(InputKey key, std::span<const std::uint16_t> more);
+
+// Of a leaf, whose evaluation is that of its legal moves.
+template <typename G>
+InputKey key_of_leaf(std::span<const std::uint8_t> packed, std::span<const std::uint16_t> legal) {
+  const InputKey key = key_of_input(packed);
+  if constexpr (RulesOutside<G>) {
+    return mixed(key, legal);
+  } else {
+    return key;
+  }
+}
 
 // Several threads may find() at once, while none inserts or clears.
 class EvaluationCache {

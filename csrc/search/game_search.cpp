@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "games/all_games.hpp"
 #include "search/selection.hpp"
@@ -67,7 +70,7 @@ template <Game G>
 void GameSearch<G>::make_searchable() {
   GameNode& root = tree_.node(root_);
   root.parent = kNoNode;
-  if (root.state == NodeState::kWinsAtOnce) {  // its other moves may be asked for
+  if (root.state == NodeState::kWinsAtOnce || root.state == NodeState::kKnown) {  // a move is asked for
     root.state = NodeState::kNew;
     root.visits = 0;
     root.value_sum = root.draw_sum = 0.0;
@@ -208,6 +211,13 @@ typename GameSearch<G>::Walk GameSearch<G>::walk(Batch& batch, OwnedLeaves& leav
       tree_.finish(id, is_decided ? node.proven : 0.0, is_decided && node.proven != 0 ? 0.0 : 1.0);
       return Walk::kFinished;
     }
+    if (node.state == NodeState::kKnown) {
+      depth_sum_ += depth;
+      deepest_ = std::max(deepest_, static_cast<std::uint32_t>(depth));
+      ++playouts_;
+      tree_.finish(id, node.mean(), node.draw_sum / node.visits);
+      return Walk::kFinished;
+    }
     if (node.state == NodeState::kWaiting) {
       collisions_.push_back(id);
       tree_.add_waiting(id, 1);
@@ -244,6 +254,7 @@ std::uint32_t GameSearch<G>::expand(std::uint32_t parent, GameEdge& edge, std::s
   const std::uint32_t id = tree_.make_node(parent);
   if (id == kNoNode) return kNoNode;
   edge.child = id;
+  tree_.node(id).keeps_turn = !passes_turn<G>(frames_[frames_.size() - 2].state, frames_.back().state);
   if (reach_end(tree_.node(id), depth)) tree_.prove_parents(id);
   return id;
 }
@@ -285,7 +296,7 @@ typename GameSearch<G>::Walk GameSearch<G>::enqueue(std::uint32_t id, bool is_ma
   packed_.resize(packed_bytes<G>());
   const std::size_t shown = std::min<std::size_t>(frames_.size(), G::kHistory);
   G::encode(FrameSpan<State>(frames_).last(shown), settings_.fill, packed_.data());
-  const InputKey key = key_of_input(packed_);
+  const InputKey key = key_of_leaf<G>(packed_, moves_.indices());
   const EvaluationCache::Found found = cache_.find(key, node.num_edges);
   if (found.wdl != nullptr) {
     ++cache_hits_;
@@ -315,6 +326,7 @@ bool GameSearch<G>::make_edges(GameNode& node, const State& state) {
 // Whether one of the node's moves ends the game as a win; if so it is walked, which proves the node.
 template <Game G>
 bool GameSearch<G>::wins_at_once(std::uint32_t id, const State& state) {
+  if constexpr (RulesOutside<G>) return false;  // the walks find it
   for (GameEdge& edge : tree_.edges(tree_.node(id))) {
     Frame<State> next{state, 0};
     G::apply(next.state, edge.move);
@@ -322,12 +334,14 @@ bool GameSearch<G>::wins_at_once(std::uint32_t id, const State& state) {
       if (!next.state.in_check()) continue;
     }
     const Outcome outcome = G::terminal(FrameSpan<State>(&next, 1));
-    if (!outcome.over() || outcome.value != -1) continue;
+    const std::int8_t lost = passes_turn<G>(state, next.state) ? -1 : 1;  // for the other player
+    if (!outcome.over() || outcome.value != lost) continue;
     if (edge.child == kNoNode) edge.child = tree_.make_node(id);
     if (edge.child == kNoNode) return false;
     GameNode& end = tree_.node(edge.child);
+    end.keeps_turn = lost == 1;
     end.state = NodeState::kOver;
-    end.proven = -1;
+    end.proven = lost;
     tree_.prove_parents(edge.child);
     return true;
   }
@@ -348,11 +362,20 @@ void GameSearch<G>::evaluate(std::uint32_t id, std::span<const float> logits, co
   tree_.finish(id, is_value ? value : 0.0, is_value ? wdl[1] : 1.0);
 }
 
+// The node's value is certain and needs no moves: further walks end there.
 template <Game G>
-void GameSearch<G>::apply(std::size_t slot, std::span<const float> legal_logits, std::span<const float> wdl) {
+void GameSearch<G>::settle(std::uint32_t id, const float* wdl) {
+  tree_.node(id).state = NodeState::kKnown;
+  tree_.finish(id, static_cast<double>(wdl[0]) - static_cast<double>(wdl[2]), wdl[1]);
+}
+
+template <Game G>
+void GameSearch<G>::apply(std::size_t slot, std::span<const float> legal_logits, std::span<const float> wdl,
+                          std::span<const std::uint8_t> exact) {
   const std::lock_guard lock(mutex_);
   Batch& batch = batches_[slot];
-  if (wdl.size() != 3 * (batch.legal_offset.size() - 1) ||
+  const std::size_t rows = batch.legal_offset.size() - 1;
+  if (wdl.size() != 3 * rows || (!exact.empty() && exact.size() != rows) ||
       legal_logits.size() != static_cast<std::size_t>(batch.legal_offset.back())) {
     throw std::invalid_argument("evaluations do not fit the leaves that wait");
   }
@@ -360,11 +383,16 @@ void GameSearch<G>::apply(std::size_t slot, std::span<const float> legal_logits,
     const auto first = static_cast<std::size_t>(batch.legal_offset[row]);
     const auto last = static_cast<std::size_t>(batch.legal_offset[row + 1]);
     const std::span<const float> logits = legal_logits.subspan(first, last - first);
-    cache_.insert(batch.keys[row], logits, &wdl[3 * row]);
+    const bool is_exact = !exact.empty() && exact[row] != 0;
+    if (!is_exact) cache_.insert(batch.keys[row], logits, &wdl[3 * row]);
     const std::uint32_t leaf = batch.leaves[row];
     if (leaf == kNoNode) continue;
     release(leaf);
-    evaluate(leaf, logits, &wdl[3 * row]);
+    if (is_exact && leaf != root_) {
+      settle(leaf, &wdl[3 * row]);
+    } else {
+      evaluate(leaf, logits, &wdl[3 * row]);
+    }
   }
   free_slot(batch);
 }
@@ -375,6 +403,18 @@ void GameSearch<G>::drop(std::size_t slot) {
   Batch& batch = batches_[slot];
   for (const std::uint32_t leaf : batch.leaves) release(leaf);
   free_slot(batch);
+}
+
+template <Game G>
+double GameSearch<G>::cached_value(const Line<G>& line) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::uint8_t> packed(packed_bytes<G>());
+  G::encode(line.frames(), settings_.fill, packed.data());
+  std::vector<Move> moves;
+  G::legal(line.state(), moves);
+  const EvaluationCache::Found found = cache_.find(key_of_leaf<G>(packed, moves), moves.size());
+  if (found.wdl == nullptr) return std::numeric_limits<double>::quiet_NaN();
+  return static_cast<double>(found.wdl[0]) - static_cast<double>(found.wdl[2]);
 }
 
 template <Game G>

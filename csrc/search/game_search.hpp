@@ -69,11 +69,15 @@ class GameSearch {
   // is left to do. The slot is taken where there are leaves; throws std::invalid_argument where it was
   // before.
   OwnedLeaves gather(std::size_t slot, std::size_t most_leaves, std::uint64_t most_visits);
-  // The slot's evaluations: logits of its legal moves, win, draw, loss of each row. Frees the slot.
-  void apply(std::size_t slot, std::span<const float> legal_logits, std::span<const float> wdl);
+  // The slot's evaluations: logits of its legal moves, win, draw, loss of each row. Frees the slot. exact:
+  // rows whose win, draw, loss are certain (tablebases), or empty: none is.
+  void apply(std::size_t slot, std::span<const float> legal_logits, std::span<const float> wdl,
+             std::span<const std::uint8_t> exact = {});
   // Frees the slot without them.
   void drop(std::size_t slot);
 
+  // The network's own value (W - L, for the side to move) of the end of a line; NaN where the cache lacks it.
+  double cached_value(const Line<G>& line) const;
   SearchProgress progress() const;
   // num_lines: moves that come with their line of play.
   SearchView view(std::size_t num_lines) const;
@@ -100,6 +104,7 @@ class GameSearch {
   bool make_edges(GameNode& node, const State& state);
   bool wins_at_once(std::uint32_t id, const State& state);
   void evaluate(std::uint32_t id, std::span<const float> logits, const float* wdl);
+  void settle(std::uint32_t id, const float* wdl);
   bool is_done() const;
 
   mutable std::mutex mutex_;

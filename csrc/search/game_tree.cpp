@@ -23,8 +23,10 @@ void GameTree::take_back_visits(std::uint32_t id) {
     node(at).draw_sum -= old.visits;
   }
   const std::uint32_t parent = old.parent;
+  const bool keeps_turn = old.keeps_turn;
   old = GameNode{};
   old.parent = parent;
+  old.keeps_turn = keeps_turn;
 }
 
 void GameTree::finish(std::uint32_t leaf, double value, double draw) {
@@ -37,7 +39,7 @@ void GameTree::finish(std::uint32_t leaf, double value, double draw) {
     visited.value_sum += value;
     visited.draw_sum += draw;
     ++visited.visits;
-    value = -value;
+    value = visited.before(value);
   }
 }
 
@@ -58,11 +60,13 @@ void GameTree::set_proven(std::uint32_t id, Proof proof) {
   const double draw = (proof.value == 0 ? 1.0 : 0.0) * decided.visits - decided.draw_sum;
   decided.value_sum += value;
   decided.draw_sum += draw;
+  const GameNode* below = &decided;
   for (std::uint32_t at = decided.parent; at != kNoNode && node(at).proven == kUnproven;
        at = node(at).parent) {
-    value = -value;
+    value = below->before(value);
     node(at).value_sum += value;
     node(at).draw_sum += draw;
+    below = &node(at);
   }
 }
 
@@ -71,7 +75,7 @@ Proof GameTree::proof_of(const GameEdge& edge) const {
   const GameNode& child = node(edge.child);
   if (child.proven == kUnproven) return {};
   const int plies = child.proven == 0 ? 0 : child.plies + 1;
-  return {static_cast<std::int8_t>(-child.proven), static_cast<std::uint16_t>(plies)};
+  return {child.proven_before(), static_cast<std::uint16_t>(plies)};
 }
 
 Proof GameTree::proof_by_moves(const GameNode& node, std::span<const Move> only) const {

@@ -29,6 +29,7 @@ enum class NodeState : std::uint8_t {
   kEvaluated,   // its edges have priors, the largest first
   kWinsAtOnce,  // by one of its moves; without evaluation
   kTwoFold,     // stood on the board before, within the tree
+  kKnown,       // its evaluation is exact: nothing below it is looked at
   kOver,        // the game is over
 };
 
@@ -45,9 +46,15 @@ struct GameNode {
   std::uint16_t plies = 0;
   std::int8_t proven = kUnproven;
   NodeState state = NodeState::kNew;
+  bool keeps_turn = false;  // its mover is the player who moved last
 
   double mean() const { return value_sum / visits; }
   Proof proof() const { return {proven, plies}; }
+  // A value for the node's mover, and the exact one, as the player sees them whose move led here.
+  double before(double value) const { return keeps_turn ? value : -value; }
+  std::int8_t proven_before() const {
+    return keeps_turn || proven == kUnproven ? proven : static_cast<std::int8_t>(-proven);
+  }
 };
 
 // Whether a search of these moves alone (none: all) looks at `move`.

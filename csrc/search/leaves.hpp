@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -50,7 +49,7 @@ class LegalIndices {
       G::legal_indices(state, indices_);
     } else {
       G::legal(state, moves_);
-      std::array<std::uint64_t, (G::kPolicySize + 63) / 64> is_legal{};
+      auto is_legal = policy_bits<G>();
       for (const Move move : moves_) {
         const int index = G::move_to_index(state, move);
         is_legal[index >> 6] |= std::uint64_t{1} << (index & 63);

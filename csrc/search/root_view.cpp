@@ -18,13 +18,16 @@ void rank(const GameTree& tree, const GameNode& node, std::span<const Move> only
     const GameNode& left = a->child == kNoNode ? unknown : tree.node(a->child);
     const GameNode& right = b->child == kNoNode ? unknown : tree.node(b->child);
     const auto group = [](const GameNode& child) {
-      return child.proven == -1 ? 0 : child.proven == 1 ? 2 : 1;
+      const std::int8_t proven = child.proven_before();
+      return proven == 1 ? 0 : proven == -1 ? 2 : 1;
     };
     if (group(left) != group(right)) return group(left) < group(right);
     if (group(left) == 0 && left.plies != right.plies) return left.plies < right.plies;
     if (group(left) == 2 && left.plies != right.plies) return left.plies > right.plies;
     if (left.visits != right.visits) return left.visits > right.visits;
-    if (left.visits > 0 && left.mean() != right.mean()) return left.mean() < right.mean();
+    if (left.visits > 0 && left.before(left.mean()) != right.before(right.mean())) {
+      return left.before(left.mean()) > right.before(right.mean());
+    }
     return a->prior > b->prior;
   };
   std::stable_sort(ranked.begin(), ranked.end(), preferred);
@@ -63,7 +66,7 @@ RootMove root_move(const GameTree& tree, const GameNode& root, const GameEdge& e
     seen.q = proof.value;
     seen.d = proof.value == 0 ? 1.0 : 0.0;
   } else if (child.visits > 0) {
-    seen.q = -child.mean();
+    seen.q = child.before(child.mean());
     seen.d = child.draw_sum / child.visits;
   }
   if (with_line) follow(tree, edge.child, seen.pv);

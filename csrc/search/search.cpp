@@ -246,9 +246,10 @@ void Search<G>::finish(std::uint32_t leaf, double value, double draw, bool was_w
   std::uint32_t at = leaf;
   while (at != 0) {
     WalkedEdge& edge = tree_.edge_to(at);
-    at = tree_.node(at).parent;
+    const std::uint32_t child = at;
+    at = tree_.node(child).parent;
     Node& parent = tree_.node(at);
-    value = -value;
+    if (passes_turn<G>(tree_.state(at), tree_.state(child))) value = -value;
     edge.value_sum += value;
     ++parent.visits;
     if (was_waiting) {
@@ -270,7 +271,8 @@ void Search<G>::prove_parents(std::uint32_t child) {
     const Node& proven = tree_.node(child);
     Node& parent = tree_.node(proven.parent);
     WalkedEdge& proven_edge = tree_.edge_to(child);
-    proven_edge.proven = -proven.proven;
+    const bool passes = passes_turn<G>(tree_.state(proven.parent), tree_.state(child));
+    proven_edge.proven = passes ? -proven.proven : proven.proven;
     proven_edge.update();
     ProofOfMoves moves;
     if (parent.num_walked < parent.num_edges) moves.add({});

@@ -42,7 +42,7 @@ SearchPool<G>::SearchPool(std::size_t slots_per_group, std::size_t num_groups, s
     group.leaves.resize(num_leaves);
     if (cache_ != nullptr) {
       group.keys.resize(num_leaves);
-      group.known.resize(num_leaves * kKnownFloats);
+      group.known.resize(num_leaves * known_floats());
     }
     group.packed.resize(num_leaves * packed_bytes<G>());
     group.legal_index.resize(num_leaves * G::kMaxLegalMoves);
@@ -156,7 +156,7 @@ void SearchPool<G>::apply_leaves(std::size_t index, Group& group, const Evaluati
     const std::size_t at = index * leaves_ + leaf;
     const std::int32_t row = group.leaves[at].row;
     if (row == kKnown) {
-      const float* known = group.known.data() + at * kKnownFloats;
+      const float* known = group.known.data() + at * known_floats();
       slot.search.apply(leaf, known + 3, known);
     } else {
       slot.search.apply(leaf, evaluations.legal_logits.data() + group.legal_offset[row],
@@ -181,10 +181,10 @@ bool SearchPool<G>::look_up(std::size_t index, Group& group) {
     waiting = {static_cast<std::int32_t>(num_legal), kToEvaluate};
     if (cache_ == nullptr) continue;
     InputKey& key = group.keys[at];
-    key = key_of_input({packed, packed_bytes<G>()});
+    key = key_of_leaf<G>({packed, packed_bytes<G>()}, slot.search.legal_indices(leaf));
     const EvaluationCache::Found found = cache_->find(key, num_legal);
-    if (found.wdl == nullptr || num_legal > G::kMaxLegalMoves) continue;
-    float* known = group.known.data() + at * kKnownFloats;
+    if (found.wdl == nullptr || known_floats() < 3 + num_legal) continue;
+    float* known = group.known.data() + at * known_floats();
     std::copy_n(found.wdl, 3, known);
     std::copy(found.logits.begin(), found.logits.end(), known + 3);
     waiting.row = kKnown;

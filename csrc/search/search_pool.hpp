@@ -68,13 +68,13 @@ class SearchPool {
     std::int32_t row = kKnown;  // of the batch
   };
   static constexpr std::int32_t kKnown = -1;  // no row: the evaluation is in Group::known
-  static constexpr std::size_t kKnownFloats = 3 + G::kMaxLegalMoves;
+  static std::size_t known_floats() { return 3 + static_cast<std::size_t>(G::kMaxLegalMoves); }
   struct Group {
     std::vector<Slot> slots;
     std::vector<Place> places;
     std::vector<Leaf> leaves;    // [slots, leaves]
     std::vector<InputKey> keys;  // [slots, leaves], where there is a cache
-    std::vector<float> known;    // [slots, leaves, kKnownFloats]: win, draw, loss and logits of known leaves
+    std::vector<float> known;  // [slots, leaves, known_floats()]: win, draw, loss and logits of known leaves
     std::size_t rows = 0;
     std::vector<std::uint8_t> packed;  // [slots, leaves, bytes]; once laid out, a batch's rows without gaps
     std::vector<std::int32_t> legal_index;

@@ -320,8 +320,8 @@ std::size_t select_engine(const GameTree& tree, const GameNode& node, bool is_ro
     double begun = 0.0;
     if (edge.child != kNoNode) {
       const GameNode& child = tree.node(edge.child);
-      if (child.proven == 1) continue;
-      if (child.visits > 0) value = -child.mean();
+      if (child.proven_before() == -1) continue;
+      if (child.visits > 0) value = child.before(child.mean());
       begun = static_cast<double>(child.visits) + child.waiting;
     }
     const double score = value + factor * edge.prior / (1.0 + begun);

@@ -1,6 +1,7 @@
 #include "search/self_play.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -175,12 +176,25 @@ void SelfPlay<G>::finish(std::size_t slot, Search<G>& search) {
   const bool is_too_long = lane.game.moves.size() >= static_cast<std::size_t>(settings_.max_plies);
   if (outcome.over()) {
     end_game(lane, GameEnd::kRules, outcome, outcome.value);
+  } else if (const std::optional<std::int8_t> known = judged(lane)) {
+    end_game(lane, GameEnd::kAdjudicated, {}, *known);
   } else if (is_too_long) {
     end_game(lane, GameEnd::kTooLong, {}, 0);
   } else {
     return;
   }
   place.has_tree = false;
+}
+
+template <Game G>
+std::optional<std::int8_t> SelfPlay<G>::judged(const Lane& lane) const {
+  if constexpr (requires { lane.line.state().castling_rooks(); }) {
+    const auto& position = lane.line.state();
+    if (judge_ && position.castling_rooks() == 0 && std::popcount(position.occupied()) <= most_pieces_) {
+      return judge_(G::to_string(position));
+    }
+  }
+  return std::nullopt;
 }
 
 // Notes where the side to move would resign first.

@@ -4,7 +4,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rng.hpp"
@@ -34,7 +38,7 @@ struct SelfPlaySettings {
   int max_plies = 512;  // then the game is drawn (Silver et al. 2018)
 };
 
-enum class GameEnd : std::uint8_t { kNone = 0, kRules = 1, kResignation = 2, kTooLong = 3 };
+enum class GameEnd : std::uint8_t { kNone = 0, kRules = 1, kResignation = 2, kTooLong = 3, kAdjudicated = 4 };
 
 // A game, over or under way. One entry a ply in flags ... visits; ply i's policy is policy_move and
 // policy_prob [policy_offset[i], policy_offset[i + 1]).
@@ -61,6 +65,10 @@ struct RoundBudget {
   bool is_of_simulations = false;
 };
 
+// What is certain of a position, given as text, for the side to move: -1 lost, 0 drawn, 1 won. Called by
+// several threads at once; throws nothing.
+using Judge = std::function<std::optional<std::int8_t>(const std::string& position)>;
+
 // How far a generation is.
 struct SelfPlayProgress {
   std::uint64_t moves = 0;  // searched moves
@@ -75,6 +83,12 @@ class SelfPlay final : public SearchDriver<G> {
   // A new lane, or one whose game is under way. Throws GameError for moves that cannot be played, a game that
   // is over and columns that do not fit. Before begin().
   void add_lane(SelfPlayGame game);
+  // A game ends with the judge's result at the first position that it knows, of those with at most so many
+  // pieces and without castling rights. In chess; other games are not judged.
+  void adjudicate(Judge judge, int most_pieces) {
+    judge_ = std::move(judge);
+    most_pieces_ = most_pieces;
+  }
   // Lanes will play no further than to the end of their game.
   void stop_at_ends() { stops_at_ends_ = true; }
   // Every lane plays to the end of the move at which its budget is used. What it uses beyond counts nowhere:
@@ -111,10 +125,13 @@ class SelfPlay final : public SearchDriver<G> {
   void record(Place& place, const Search<G>& search, const SearchResult& result) const;
   void end_game(Lane& lane, GameEnd end, Outcome outcome, std::int8_t value_for_mover);
   bool wants_to_resign(Lane& lane, const SearchResult& result) const;
+  std::optional<std::int8_t> judged(const Lane& lane) const;
 
   SelfPlaySettings settings_;
   std::vector<Lane> lanes_;
   std::vector<Place> places_;
+  Judge judge_;
+  int most_pieces_ = 0;
   bool stops_at_ends_ = false;
   bool counts_simulations_ = false;
   std::atomic<std::size_t> next_lane_{0};

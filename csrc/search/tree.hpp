@@ -43,7 +43,7 @@ template <Game G>
 class Tree {
  public:
   using State = typename G::State;
-  static_assert(G::kPolicySize <= 1 << 12, "expected places that fit WalkedEdge::place");
+  static_assert(RulesOutside<G> || G::kPolicySize <= 1 << 12, "expected places that fit WalkedEdge::place");
 
   void clear() {
     nodes_.clear();

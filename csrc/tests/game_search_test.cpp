@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "games/all_games.hpp"
 #include "search/evaluation_cache.hpp"
 #include "tests/made_up_network.hpp"
+#include "tests/made_up_rules.hpp"
 #include "tests/require.hpp"
 
 namespace {
@@ -33,9 +35,22 @@ Evaluation evaluated(const OwnedLeaves& leaves) {
   return made;
 }
 
+// Makes some rows certain, as tablebases do: the others have the evaluation that was made.
+std::vector<std::uint8_t> make_exact(const OwnedLeaves& leaves, Evaluation& made) {
+  std::vector<std::uint8_t> exact(made.wdl.size() / 3);
+  const std::size_t bytes = leaves.packed.size() / exact.size();
+  for (std::size_t row = 0; row < exact.size(); ++row) {
+    const InputKey key = key_of_input(std::span(leaves.packed).subspan(row * bytes, bytes));
+    exact[row] = key.low % 5 == 0;
+    if (exact[row] == 0) continue;
+    for (std::size_t i = 0; i < 3; ++i) made.wdl[3 * row + i] = key.high % 3 == i ? 1.0F : 0.0F;
+  }
+  return exact;
+}
+
 // To so many visits of the root, two batches on their way; false: nothing was left to do before.
 template <Game G>
-bool search_to(GameSearch<G>& search, std::uint64_t nodes, std::size_t most_leaves) {
+bool search_to(GameSearch<G>& search, std::uint64_t nodes, std::size_t most_leaves, bool knows = false) {
   std::vector<std::pair<std::size_t, OwnedLeaves>> under_way;
   std::size_t slot = 0;
   while (true) {
@@ -49,8 +64,10 @@ bool search_to(GameSearch<G>& search, std::uint64_t nodes, std::size_t most_leav
       if (search.progress().playouts == before.playouts) break;
       continue;
     }
-    const Evaluation made = evaluated<G>(under_way.front().second);
-    search.apply(under_way.front().first, made.logits, made.wdl);
+    Evaluation made = evaluated<G>(under_way.front().second);
+    std::vector<std::uint8_t> exact;
+    if (knows) exact = make_exact(under_way.front().second, made);
+    search.apply(under_way.front().first, made.logits, made.wdl, exact);
     slot = under_way.front().first;
     under_way.erase(under_way.begin());
   }
@@ -82,7 +99,7 @@ void check_view(const SearchView& view, const Line<G>& line) {
 }
 
 template <Game G>
-void test_games_on_one_tree() {
+void test_games_on_one_tree(bool knows) {
   EngineSettings settings;
   settings.cache_bytes = 200'000;
   settings.tree_bytes = std::uint64_t{4} << 20;
@@ -93,7 +110,7 @@ void test_games_on_one_tree() {
     for (int ply = 0; ply < 40 && !line.outcome().over(); ++ply) {
       kept = search.set_line(line);
       search.begin({});
-      const bool reached = search_to(search, kept + 150, most_leaves);
+      const bool reached = search_to(search, kept + 150, most_leaves, knows);
       const SearchView view = search.view(3);
       check_view<G>(view, line);
       require(reached || view.is_done || view.is_full, "searches end at their limit");
@@ -205,11 +222,14 @@ void test_inputs_have_keys_of_their_own() {
 }  // namespace
 
 int main() {
-#define ALPHAZERO_TEST(G)      \
-  test_games_on_one_tree<G>(); \
-  test_late_evaluations<G>();  \
+#define ALPHAZERO_TEST(G)           \
+  test_games_on_one_tree<G>(false); \
+  test_games_on_one_tree<G>(true);  \
+  test_late_evaluations<G>();       \
   test_views_while_it_searches<G>();
-  ALPHAZERO_ALL_GAMES(ALPHAZERO_TEST)
+  ALPHAZERO_OWN_GAMES(ALPHAZERO_TEST)
+  testing::CellRules::use();
+  ALPHAZERO_TEST(Foreign)
 #undef ALPHAZERO_TEST
   test_memory_has_a_limit();
   test_cache();

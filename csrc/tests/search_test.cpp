@@ -18,6 +18,7 @@
 #include "search/search_pool.hpp"
 #include "search/self_play.hpp"
 #include "tests/made_up_network.hpp"
+#include "tests/made_up_rules.hpp"
 #include "tests/require.hpp"
 
 namespace {
@@ -299,7 +300,9 @@ void test_game() {
 
 int main() {
 #define ALPHAZERO_TEST(G) test_game<G>();
-  ALPHAZERO_ALL_GAMES(ALPHAZERO_TEST)
+  ALPHAZERO_OWN_GAMES(ALPHAZERO_TEST)
+  testing::CellRules::use();
+  ALPHAZERO_TEST(Foreign)
 #undef ALPHAZERO_TEST
   test_a_lane_that_cannot_go_on_is_refused();
   test_a_pool_holds_every_move();

@@ -42,7 +42,7 @@ def test_a_better_estimate_and_a_note_are_told():
     work = at(10.0, total=300, unit="step")
     work.advance(10, "loss 2.5")
     work.left_s = 3725.0
-    assert work.line() == "reading: 10 of 300 steps in 10 s | loss 2.5 | about 1:02:05 left"
+    assert work.line() == "reading: 10 of 300 steps in 10 s | loss 2.5 | about 1 h 2 min left"
 
 
 def test_nothing_is_promised_before_the_first_unit():
@@ -56,8 +56,12 @@ def test_nothing_is_promised_before_the_first_unit():
         (59.4, "59 s"),
         (60, "1 min"),
         (130, "2 min 10 s"),
-        (3725, "1:02:05"),
-        (1e5, "1 day, 3:46:40"),
+        (3599.6, "1 h"),
+        (3725, "1 h 2 min"),
+        (7980, "2 h 13 min"),
+        (86399, "1 day"),
+        (1e5, "1 day 4 h"),
+        (2.6e5, "3 days"),
     ],
 )
 def test_durations(seconds, text):

@@ -106,11 +106,27 @@ def test_the_table_shows_a_bar_for_the_likeliest_move(weights: Path, capsys: pyt
     assert moves[0].endswith("#" * 40)
 
 
-def test_analyse_reads_other_games(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize(
+    "moves",
+    [["1. e4 e5 2. Nf3 Nc6 3.Bc4 Bc5 4. 0-0"], ["1.", "e4", "e7e5", "2.Nf3!", "Nc6", "3.", "bc4 Bc5", "O-O"]],
+)
+def test_moves_are_read_as_people_paste_them(
+    moves: list[str], weights: Path, capsys: pytest.CaptureFixture[str]
+):
+    board = chess.Board()
+    for san in ["e4", "e5", "Nf3", "Nc6", "Bc4", "Bc5", "O-O"]:
+        board.push_san(san)
+    result = analyse_json(capsys, weights, "--moves", *moves)
+    assert result["position"] == board.fen(en_passant="legal")
+
+
+@pytest.mark.parametrize("moves", [["4453"], ["4", "45 3"]])
+def test_analyse_reads_other_games(moves: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     config = NetworkConfig(game="connect4", blocks=1, filters=8, value_hidden=8)
     save_weights(tmp_path / "four.pt", AlphaZeroNet(config, get_spec("connect4")), {})
-    result = analyse_json(capsys, "--weights", tmp_path / "four.pt")
+    result = analyse_json(capsys, tmp_path / "four.pt", "--moves", *moves)
     assert len(result["policy"]) == 7
+    assert result["position"].startswith("7/7/7/7/3o3/2oxx2 ") or "3o" in result["position"]
 
 
 @pytest.mark.parametrize(
@@ -118,6 +134,8 @@ def test_analyse_reads_other_games(tmp_path: Path, capsys: pytest.CaptureFixture
     [
         (["--fen", "nonsense"], "nonsense"),
         (["--moves", "e2e4", "e2e5"], "--moves, number 2: "),
+        (["--moves", "1. e4 e5 2. Nf6"], "--moves, number 3: 'Nf6': no legal move here; did you mean Nf3?"),
+        (["--device", "cpu", "net.pt"], ": expected one of the two"),
         (["--fen", "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"], "no legal move, the game is over"),
         (["--history-fill", "yes"], "--history-fill"),
         (["--nodes", "100"], "--nodes"),

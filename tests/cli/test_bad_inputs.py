@@ -142,7 +142,7 @@ TABLE = [
         ["connect4", "--data", "--mode selfplay"],
     ),
     ("no such mode", ["train", "--mode", "zero"], ["--mode", "'zero'", "selfplay, mixed"]),
-    ("self-play without weights", ["selfplay", "--out", "{tmp}/out"], ["--weights"]),
+    ("self-play without weights", ["selfplay", "--out", "{tmp}/out"], ["no network was named", "expected W"]),
     (
         "self-play of no weights file",
         ["selfplay", "--weights", "{text}", "--out", "{tmp}/out"],

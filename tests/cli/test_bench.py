@@ -8,6 +8,8 @@ from alphazero.cli import bench
 from alphazero.cli.main import main
 
 SMALL = {
+    "analysis": ["--positions", "2", "--simulations", "4", "--processes", "1"],
+    "attention": ["--batch", "4", "--seconds", "0.01"],
     "ceilings": ["--size", "32", "--seconds", "0.01"],
     "training": [
         *("--device", "cpu", "--blocks", "1", "--filters", "8", "--batch-size", "64"),

@@ -39,7 +39,7 @@ def test_import_tells_totals_that_add_up(games: Path, tmp_path: Path, capsys: py
     assert f"{store}: 2 games, 4 plies in 1 shard" in shown.out
     assert "games read 4 = imported 2 + quarantined 2" in shown.out
     assert f"1 x move (see {store / 'quarantine.jsonl'})" in shown.out
-    assert "import store: 100%" in shown.err
+    assert shown.err == ""  # no terminal, and over before there is anything to wait for
     assert main(["data", "import", str(games), "--store", str(store)]) == 0
     assert "already holds these sources (2 games, 4 plies)" in capsys.readouterr().out
 

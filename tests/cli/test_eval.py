@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero.cli.eval import draw
 from alphazero.cli.main import main
+from alphazero.cli.measuring.eval import draw
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights
@@ -111,7 +111,7 @@ def test_the_table_says_what_was_left_out(files, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--weights", "none.pt", "--data", "one"], "--weights none.pt: no such file or directory"),
+        (["--weights", "none.pt", "--data", "one"], "network none.pt: no such file or directory"),
         (["--weights", "one", "--data", "one"], "one.pgn: no weights file"),
         (["--weights", "net0", "--data", "none.pgn"], "none.pgn"),
         (["--weights", "net0", "--data", "broken"], "no game could be imported"),
@@ -187,7 +187,7 @@ def test_two_processes_err_in_the_solved_positions_in_which_one_errs(
     ("words", "message"),
     [
         (["--weights", "net2", "--data", "one"], "net2.pt: plays tictactoe, --data holds chess"),
-        (["--weights", "none.pt", "--data", "one"], "--weights none.pt: no such file or directory"),
+        (["--weights", "none.pt", "--data", "one"], "network none.pt: no such file or directory"),
         (["--weights", "net2", "--solved"], "net2.pt: plays tictactoe; --solved is for connect4"),
     ],
 )

@@ -94,7 +94,7 @@ def test_a_file_that_is_there_is_kept_unless_forced(weights: Path, capsys) -> No
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["none.pt", "--to", "lc0"], "weights none.pt: no such file or directory"),
+        (["none.pt", "--to", "lc0"], "network none.pt: no such file or directory"),
         (["net.pt", "--to", "pt", "--license", "x", "--out", "o.pt"], "--license: not with --to pt"),
         (["net.pt", "--to", "pt", "--out", "o.bin"], "weights are written to .pt or .safetensors"),
         (["net.pt", "--to", "lc0", "--out", "none/o.pb.gz"], "cannot be written"),

@@ -294,8 +294,8 @@ def test_a_match_continues_with_more_games_but_with_nothing_else_changed(
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
-        ([], "a match of 0 players: expected --weights W --against P"),
-        (["--against", "random"], "a match of 1 player: expected --against P or --player"),
+        ([], "a match of 0 players: expected W --against P"),
+        (["--against", "random"], "no network was named: runs/ holds no run; expected W"),
         (["--player", "random", "--player", "cmd=sleep"], "cmd=.*expected a limit|sleep: expected a limit"),
         (["--player", "random", "--player", "name=x"], "--player x: expected one of cmd=PROGRAM"),
         (["--player", "random", "cmd=a"], "expected one of cmd=PROGRAM"),

@@ -83,12 +83,13 @@ def test_a_bad_move_is_one_line_and_changes_nothing(play):
         "'flip now': expected flip alone",
         "new purple: expected first, second, random, white, black, x, o",
         "pgn: expected the name of a file, as pgn game.pgn",
-        "back: no move of yours to take back",
+        "undo: no move of yours to take back",
     ]
 
 
-def test_back_takes_the_answer_back_as_well(play):
-    told = play("e4", "back", "moves")
+@pytest.mark.parametrize("word", ["back", "undo"])
+def test_undo_takes_the_answer_back_as_well(play, word):
+    told = play("e4", word, "moves")
     assert told.splitlines()[-3].startswith("played: none")
     assert play("e5", "back", "moves", side="second", moves=("d4",)).count("played: d4\n") == 1
 
@@ -96,8 +97,8 @@ def test_back_takes_the_answer_back_as_well(play):
 def test_a_game_to_mate_can_be_looked_at_and_begun_again(play, tmp_path):
     file = tmp_path / "games.pgn"
     told = play("Ra8", "e4", "hint", "back", "new black", start=BACK_RANK, pgn=file)
-    assert "the game is over: 1-0 (win); new, back, pgn FILE or quit" in told
-    assert "'e4': the game is over: 1-0 (win); expected new, back" in told
+    assert "the game is over: 1-0 (win); new, undo, pgn FILE or quit" in told
+    assert "'e4': the game is over: 1-0 (win); expected new, undo" in told
     assert told.count("game over> ") == 4
     assert "the network plays Ra8#  (wins in 1 for it, 1 visit: Ra8#)" in told
     games = read_games(file)
@@ -144,6 +145,16 @@ def test_the_network_wins_what_is_won(play):
     assert "the game is over: 0-1 (win)" in told
 
 
+def test_fen_shows_the_position_and_sets_another(play, tmp_path):
+    file = tmp_path / "games.pgn"
+    told = play("e4", "fen nonsense", f"fen {BACK_RANK}", "fen", "Ra8", pgn=file)
+    assert "nonsense" in told and told.count("white> ") == 5
+    assert f"\nwhite> {BACK_RANK}\n" in told or f"\n{BACK_RANK}\n" in told
+    assert "the game is over: 1-0 (win)" in told
+    first, second = read_games(file)
+    assert len(list(first.mainline_moves())) == 2 and second.board().fen() == BACK_RANK
+
+
 def test_hints_are_in_san_with_lines_of_play(play):
     told = play("hint", simulations=60)
     assert "for the side to move: win " in told
@@ -154,7 +165,7 @@ def test_hints_are_in_san_with_lines_of_play(play):
 def test_help_lists_every_command(play):
     told = play("help")
     assert "SAN or UCI" in told
-    for word in ("hint", "back", "flip", "resign", "new [SIDE]", "pgn FILE", "quit"):
+    for word in ("hint", "undo", "flip", "fen [POSITION]", "resign", "new [SIDE]", "pgn FILE", "quit"):
         assert f"  {word} " in told
 
 

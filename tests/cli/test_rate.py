@@ -66,6 +66,17 @@ def test_networks_are_rated_with_intervals(small_ladder, tmp_path, capsys) -> No
     assert re.search(r"1\.pt: 8 games, -?\d+ \(-?\d+ to -?\d+\)", captured.err)
 
 
+def test_people_see_how_many_games_are_over(small_ladder, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("alphazero.show.console.FIRST_SILENCE_S", 0.0)
+    monkeypatch.setattr("alphazero.show.console.LONGEST_SILENCE_S", 0.0)
+    monkeypatch.setattr("alphazero.show.console.TICK_S", 0.001)
+    monkeypatch.setattr(ladder, "read_ladder", lambda: RUNGS[:3])
+    net = write_small_net(tmp_path / "1.pt", "chess", 1)
+    assert main(["rate", net, "--ladder", str(small_ladder), *QUICK, "--device", "cpu"]) == 0
+    done = [int(found) for found in re.findall(r"1\.pt: (\d) of 8 games in ", capsys.readouterr().err)]
+    assert len(set(done)) > 1 and done == sorted(done)
+
+
 def test_two_processes_rate_as_one_does(small_ladder, tmp_path, monkeypatch, capsys) -> None:
     """Against networks and random moves: the fake engine's moves depend on those before in its process."""
     monkeypatch.setattr(ladder, "read_ladder", lambda: RUNGS[:3])
@@ -75,7 +86,7 @@ def test_two_processes_rate_as_one_does(small_ladder, tmp_path, monkeypatch, cap
     for more in ([], ["--gpus", "2"]):
         assert main([*argv, *more]) == 0
         captured = capsys.readouterr()
-        estimates = re.findall(r"^.*\.pt: \d games, .*$", captured.err, re.M)
+        estimates = re.findall(r"\S+\.pt: \d games, .*$", captured.err, re.M)
         assert re.search(r"^[\d,]+ games/hour, [\d,]+ evaluations/s, \d+% of the time", captured.err, re.M)
         said.append((json.loads(captured.out), estimates))
     assert said[0] == said[1] and len(said[0][1]) == 2

@@ -25,7 +25,7 @@ MODULES = (
     "alphazero.cli.playing.analyse",
     "alphazero.cli.training.checkpoint",
     "alphazero.cli.training.data",
-    "alphazero.cli.eval",
+    "alphazero.cli.measuring.eval",
     "alphazero.cli.import_weights",
     "alphazero.cli.perft",
     "alphazero.cli.playing.match",

@@ -125,6 +125,36 @@ def make_book(directory: Path, random: Random) -> Path:
     return path
 
 
+SUITE = ('bm e4 Nf3; id "1; 2";', "0 1 am g4;", 'c0 "text"; am f3 Na3; bm e2e4', "bm d4!; hmvc 0;")
+
+
+def make_suite(directory: Path, random: Random) -> Path:
+    write_network(directory.parent / "chess.pt", "chess")
+    path = directory / "suite.epd"
+    start = " ".join(FENS[0].split()[:4])
+    path.write_text("".join(f"{start} {random.choice(SUITE)}\n" for _ in range(4)))
+    return path
+
+
+def make_puzzles(directory: Path, random: Random) -> Path:
+    write_network(directory.parent / "chess.pt", "chess")
+    path = directory / "puzzles.csv"
+    head = random.choice(("", "PuzzleId,FEN,Moves,Rating,Themes\n"))
+    row = f"{FENS[0]},f2f3 e7e5 g2g4 d8h4,1500"
+    path.write_text(head + "".join(f"{number},{row},mate\n" if head else f"{row}\n" for number in range(4)))
+    return path
+
+
+def with_chess(*words: str) -> Callable[[Path], int]:
+    """A command for a small network of chess."""
+    return lambda path: command(*words, "--weights", str(path.parent.parent / "chess.pt"))(path)
+
+
+def make_games(directory: Path, random: Random) -> Path:
+    write_network(directory.parent / "chess.pt", "chess")
+    return make_pgn(directory, random)
+
+
 def make_store(directory: Path, random: Random) -> Path:
     write_network(directory.parent / "chess.pt", "chess")
     write_random_store(directory / "store", num_games=random.choice((1, 8)))
@@ -339,10 +369,15 @@ _SAFETENSORS = (".safetensors", mutation.in_safetensors)
 KINDS = (
     Kind(
         "pgn",
-        make_pgn,
+        make_games,
         ((".gz", mutation.in_gzip), (".bz2", mutation.in_bz2), (".zst", mutation.in_zstd)),
-        (command("data", "import", "{path}", "--store", "{beside}", "--workers", "1"),),
+        (
+            command("data", "import", "{path}", "--store", "{beside}", "--workers", "1"),
+            with_chess("analyse", "--pgn", "{path}", "--simulations", "1"),
+        ),
     ),
+    Kind("suite", make_suite, (), (with_chess("eval", "--epd", "{path}", "--device", "cpu"),)),
+    Kind("puzzles", make_puzzles, (), (with_chess("eval", "--puzzles", "{path}", "--device", "cpu"),)),
     Kind("fen", make_fen, (), (analyse_fen, count_moves)),
     Kind("book", make_book, (), (command("match", *TWO_RANDOM_PLAYERS, "--openings", "{path}"),)),
     Kind(

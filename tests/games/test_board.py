@@ -130,3 +130,11 @@ def test_colours_show_the_last_move():
     assert "\x1b[48;5;108" not in before.draw(style)
     assert after.draw(style).count("\x1b[48;5;108") == 2
     assert all(line.endswith("\x1b[0m") for line in after.draw(style).splitlines()[:-1])
+
+
+@pytest.mark.parametrize("text", ["Nce7", "Nc6e7", "Ne7", "ne7", "c6e7"])
+def test_more_of_a_moves_origin_than_san_needs_is_read(text: str):
+    """The knight of d5 is pinned, so SAN is Ne7; programs that do not look at pins write Nce7."""
+    board = az.Board("chess", "r1bq1b1r/ppp3pp/2n1k3/3np3/2B5/2N2Q2/PPPP1PPP/R1B1K2R b KQ - 3 8")
+    board.push(text)
+    assert board.moves == ["c6e7"]

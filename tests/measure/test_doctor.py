@@ -1,5 +1,6 @@
 """What the doctor makes of its measurements: hours, energy, a page, JSON; its readings of disk and energy."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -9,15 +10,22 @@ import pytest
 from alphazero.base.records import from_output, to_json
 from alphazero.cli.training.doctor import duration, page, rate
 from alphazero.machine.environment import environment
+from alphazero.machine.nvml import Device
+from alphazero.measure import doctor
 from alphazero.measure.doctor import (
     MARK,
     DiskSpeed,
+    Examination,
     ExaminedHost,
     PresetSpeed,
+    cpu_peak,
     estimates,
+    gpu_peak,
     measure_disk,
+    why_left_out,
 )
 from alphazero.measure.short_run import EnergyCounters
+from alphazero.settings.load import preset_names
 from tests.support.paths import REPOSITORY
 
 CHESS = PresetSpeed(
@@ -93,6 +101,45 @@ def test_the_page_has_the_environment_and_the_table():
     assert "100 million positions of chess, chess_cpu: about 2.3 days" in text
     assert "energy: not measured" in text
     assert "othello: could not be measured: exit status 1: no space left" in text
+
+
+def test_the_share_of_the_peak_is_that_of_all_devices() -> None:
+    """500 positions/s of 2e8 operations are 1e11 of 4e11."""
+    speed = dataclasses.replace(CHESS, step_flop=200_000_000, peak=4e11)
+    assert speed.share_of_peak == 0.25
+    assert CHESS.share_of_peak is None
+    text = page(dataclasses.replace(HOST, presets=(speed,)))
+    assert "25%" in next(line for line in text.splitlines() if line.startswith("chess_cpu"))
+
+
+def test_presets_that_were_left_out_are_named() -> None:
+    host = dataclasses.replace(HOST, left_out=("chess_1b: left out: too large",))
+    assert page(host).splitlines()[-1] == "chess_1b: left out: too large"
+    assert host.to_json()["left_out"] == ("chess_1b: left out: too large",)
+
+
+def test_what_no_cpu_steps_in_seconds_and_what_no_memory_holds_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_cpu = Examination((), "runs", "cpu", 1.0)
+    large = {name for name in preset_names() if why_left_out(name, on_cpu)}
+    assert large == {"chess_1b", "chess_bt3", "chess_bt4"}
+    assert "too many for a CPU" in why_left_out("chess_bt4", on_cpu)
+    monkeypatch.setattr(doctor, "visible_gpus", lambda device: tuple("01234567"))
+    monkeypatch.setattr(doctor, "_smallest_gpu_bytes", lambda: 80 << 30)
+    assert [name for name in preset_names() if why_left_out(name, on_cpu)] == []  # eight GPUs of 80 GiB
+    assert "on each GPU" in why_left_out("chess_1b", dataclasses.replace(on_cpu, ranks=1))
+    monkeypatch.setattr(doctor, "_smallest_gpu_bytes", lambda: 6 << 30)
+    assert "6,442,450,944 here" in why_left_out("chess_1b", on_cpu)
+
+
+def test_a_cpu_has_a_peak_and_a_gpu_the_one_of_its_data_sheet(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 1e8 < cpu_peak("fp32") < 1e14
+    for name, peak in (("NVIDIA H100 80GB HBM3", 989e12), ("NVIDIA H100 PCIe", 756e12), ("NVIDIA T4", 0.0)):
+        devices = (Device(0, "GPU-aa", name),)
+        monkeypatch.setattr(doctor, "list_devices", lambda files_present, found=devices: found)
+        assert gpu_peak("bf16") == peak
+        assert gpu_peak("fp32") == 0.0
 
 
 def test_energy_is_shown_where_it_was_measured():

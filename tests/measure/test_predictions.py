@@ -1,11 +1,13 @@
 """What adds up over positions beside the means: calibration bins, phases of the game, the worst positions."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
 import torch
 
+from alphazero.games.core_types import Line
 from alphazero.games.registry import get_spec, make_line
 from alphazero.measure.exact_truth import SolvedPosition
 from alphazero.measure.known_games import (
@@ -97,19 +99,50 @@ def test_phases_of_other_games_are_thirds_of_the_board() -> None:
     assert phases == [0, 0, 0, 1, 1, 1, 2, 2]
 
 
+def reached_by(*moves: int) -> Line:
+    line = make_line("tictactoe")
+    for move in moves:
+        line.push(move)
+    return line
+
+
 def test_the_worst_positions_of_each_kind_are_kept_in_order() -> None:
     worst = Worst()
+    places = list(itertools.permutations(range(3, 9), 2))
     rng = np.random.default_rng(2)
     errors = rng.permutation(20)
     for part in (slice(0, 9), slice(9, 20)):
         sure = [[error / 20, 0.0, 1 - error / 20] for error in errors[part]]  # of lost positions
         logits = [[-float(error), 0, 0] for error in errors[part]]
-        worst.look(seen(sure, [-1] * len(sure), logits), lambda position: make_line("tictactoe"))
+        lines = [reached_by(*moves) for moves in places[part]]
+        worst.look(
+            seen(sure, [-1] * len(sure), logits), lines.__getitem__, lambda at, of=part: str(of.start + at)
+        )
     for by in ("policy", "value"):
-        found = [round(10 * (one.value + 1)) for _, one in worst.found[by]]
+        found = [round(10 * (one.value + 1)) for *_, one in worst.found[by]]
         assert found == list(range(19, 19 - NUM_WORST, -1))
-    _, told = worst.found["value"][0]
+    *_, told = worst.found["value"][0]
     assert (told.move, told.value, told.result) == ("a1", pytest.approx(0.9), -1.0)
+
+
+def test_the_worst_positions_are_of_different_games_and_differ() -> None:
+    worst = Worst()
+    # Errors fall; games 0, 0, 1, 2, 3 and then 0 again in another batch: position (3, 4) is of games 1 and 2.
+    batches = [[(0, (3, 5)), (0, (3, 6)), (1, (3, 4)), (2, (3, 4)), (3, (4, 5))], [(0, (5, 6)), (4, (6, 7))]]
+    for number, rows in enumerate(batches):
+        errors = [0.9 - 0.1 * number - 0.05 * at for at in range(len(rows))]
+        wdl = [[error, 0.0, 1 - error] for error in errors]
+        lines = [reached_by(*moves) for _, moves in rows]
+        games = [str(game) for game, _ in rows]
+        worst.look(
+            seen(wdl, [-1] * len(rows), [[-9 * error, 0, 0] for error in errors]),
+            lines.__getitem__,
+            games.__getitem__,
+        )
+    for by in ("policy", "value"):
+        found = [(game, wrong.position) for _, game, wrong in worst.found[by]]
+        expected = [("0", (3, 5)), ("1", (3, 4)), ("3", (4, 5)), ("4", (6, 7))]
+        assert sorted(found) == sorted((game, str(reached_by(*moves))) for game, moves in expected)
 
 
 def test_positions_after_solved_ones_have_the_outcome_of_the_other_side() -> None:

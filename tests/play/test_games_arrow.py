@@ -90,7 +90,7 @@ def test_every_full_search_has_a_policy_that_sums_to_one_and_quick_ones_have_non
 
 
 def test_figures_are_those_counted_by_hand(played) -> None:
-    figures = figures_of(games.to_batch(played.finished))
+    figures = figures_of(games.to_batch(played.finished), "connect4")
     assert figures["games"] == len(played.finished)
     assert figures["plies"] == pytest.approx(np.mean([len(game.moves) for game in played.finished]))
     assert figures["positions"] == sum(int((game.flags & 1).sum()) for game in played.finished)

@@ -13,9 +13,7 @@ import chess.engine
 import pytest
 import torch
 
-from alphazero.base.errors import WeightsError
 from alphazero.cli.main import main
-from alphazero.cli.playing.uci import only_run
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights
@@ -118,7 +116,10 @@ def test_no_network_is_an_error_of_one_line(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ALPHAZERO_WEIGHTS", raising=False)
     assert main(["uci"]) == 2
-    assert "expected --weights W, $ALPHAZERO_WEIGHTS, or exactly one run in runs/" in capsys.readouterr().err
+    assert (
+        "no network was named: runs/ holds no run; expected W, $ALPHAZERO_WEIGHTS or one run"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_network_that_is_not_there_ends_the_process(tmp_path: Path) -> None:
@@ -133,10 +134,20 @@ def test_a_network_that_is_not_there_ends_the_process(tmp_path: Path) -> None:
     assert "none.pt: no such file" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_the_only_run_is_taken(tmp_path: Path) -> None:
-    (tmp_path / "one" / "checkpoints").mkdir(parents=True)
-    (tmp_path / "notes").mkdir()
-    assert only_run(tmp_path) == str(tmp_path / "one")
-    (tmp_path / "two" / "checkpoints").mkdir(parents=True)
-    with pytest.raises(WeightsError, match=r"runs found: .*one, .*two"):
-        only_run(tmp_path)
+def test_the_recipe_for_lichess_bot_is_accepted_by_what_it_uses(weights: Path, tmp_path: Path) -> None:
+    """lichess-bot runs abspath(dir/name) through python-chess (lib/engine_wrapper.py)."""
+    yaml = pytest.importorskip("yaml")
+    page = (REPOSITORY / "docs" / "play.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```\n(engine:\n.*?)```", page, re.DOTALL)
+    engine = yaml.safe_load(text)["engine"]
+    script = tmp_path / engine["dir"] / engine["name"]
+    script.parent.mkdir()
+    python, program = sys.executable, f"-m alphazero uci --weights '{weights}'"
+    script.write_text(f"#!/bin/sh\nPYTHONPATH={REPOSITORY} exec {python} {program} --device cpu\n")
+    script.chmod(0o755)
+    assert engine["protocol"] == "uci" and engine["ponder"] is True
+    with chess.engine.SimpleEngine.popen_uci(str(script.resolve()), timeout=60) as player:
+        player.configure(engine["uci_options"])
+        board = chess.Board()
+        limit = chess.engine.Limit(white_clock=2, black_clock=2)
+        assert player.play(board, limit, ponder=True).move in board.legal_moves

@@ -14,6 +14,7 @@ from alphazero.run.next_command import (
     afresh,
     continuing,
     typed_command,
+    uses_of,
 )
 
 LAUNCH = "./launch_distributed_training.sh"
@@ -58,3 +59,10 @@ def test_a_run_is_begun_once_more_beside_itself():
     typed = [LAUNCH, "--resume", "best-composite", "--seed", "3", "--run-name=other", "--fresh-start"]
     assert afresh(typed, "job") == f"{LAUNCH} --seed 3 --run-name job --fresh-start"
     assert afresh([], "job") == f"{UNKNOWN_COMMAND} --fresh-start"
+
+
+def test_commands_that_use_a_network_take_a_name_with_spaces():
+    commands = [shlex.split(command) for _, command in uses_of("my runs/job", "--data examples/games.pgn.gz")]
+    assert [words[:3] for words in commands] == [
+        ["alphazero", name, "my runs/job"] for name in ("play", "analyse", "eval")
+    ]

@@ -95,7 +95,7 @@ def test_a_checkpoint_of_deepspeeds_engine_is_refused_by_name(tmp_path, stage):
     (tmp_path / "ck" / "latest").write_text("global_step1")
     message = rf": {stage}: a checkpoint in DeepSpeed's own format, .* \(docs/deepspeed.md"
     for path in (tmp_path / "ck", tmp_path / "ck" / "latest", file.parent, file):
-        with pytest.raises(CheckpointError, match=f"^--weights {path}{message}"):
+        with pytest.raises(CheckpointError, match=f"^network {path}{message}"):
             find_weights(str(path))
         with pytest.raises(CheckpointError, match=f"^--resume {path}{message}"):
             find_resumed(tmp_path / "runs", str(path), pytest.fail)

@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+import alphazero._core as _core
 from alphazero.games.core_types import Line
-from alphazero.games.registry import make_line
-from alphazero.search.game_trees import GameTrees
+from alphazero.games.registry import get_game, make_line
+from alphazero.search.game_trees import Forest, GameTrees, Growth
 from alphazero.search.tree_search import SearchLimits, TreeSearch, TreeSettings
 
 SETTINGS = TreeSettings(cache_mb=1)
@@ -18,11 +19,14 @@ LIMITS = SearchLimits(nodes=150)
 class Answer:
     """An evaluation that is there at once."""
 
-    def __init__(self, legal_logits: npt.NDArray[np.float32], wdl: npt.NDArray[np.float32]) -> None:
-        self.legal_logits, self.wdl = legal_logits, wdl
+    def __init__(
+        self, legal_logits: npt.NDArray[np.float32], wdl: npt.NDArray[np.float32], asked: list[Answer]
+    ) -> None:
+        self.legal_logits, self.wdl, self.asked = legal_logits, wdl, asked
 
     def result(self) -> Answer:
         """As a Pending."""
+        self.asked.remove(self)
         return self
 
 
@@ -31,8 +35,10 @@ class MadeUp:
 
     batch_size = 24
 
-    def __init__(self) -> None:
+    def __init__(self, batches_ahead: int = 1) -> None:
+        self.batches_ahead = batches_ahead
         self.sizes: list[int] = []
+        self.asked: list[Answer] = []  # whose result was not taken, as many as a NetworkEvaluator allows
 
     def submit(
         self,
@@ -46,10 +52,14 @@ class MadeUp:
         seeds = packed.astype(np.int64) @ (np.arange(packed.shape[1]) ** 2 + 1) % 99991
         rows = np.repeat(seeds, np.diff(legal_offset))
         win, loss = 0.4 + 0.4 * np.sin(seeds), np.full(len(seeds), 0.2)
-        return Answer(
+        answer = Answer(
             np.sin(rows * 0.37 + legal_index).astype(np.float32),
             np.stack([win, 1 - win - loss, loss], axis=1).astype(np.float32),
+            self.asked,
         )
+        self.asked.append(answer)
+        assert len(self.asked) <= self.batches_ahead
+        return answer
 
 
 def lines_of(game: str) -> dict[int, Line]:
@@ -60,11 +70,12 @@ def lines_of(game: str) -> dict[int, Line]:
     return lines
 
 
+@pytest.mark.parametrize("batches_ahead", [1, 2])
 @pytest.mark.parametrize("game", ["chess", "connect4"])
-def test_trees_side_by_side_are_those_of_a_tree_search(game: str) -> None:
-    together = MadeUp()
+def test_trees_side_by_side_are_those_of_a_tree_search(game: str, batches_ahead: int) -> None:
+    together = MadeUp(batches_ahead)
     trees = GameTrees(game, together, SETTINGS)
-    alone = {number: TreeSearch(game, MadeUp(), SETTINGS) for number in lines_of(game)}
+    alone = {number: TreeSearch(game, MadeUp(2), SETTINGS) for number in lines_of(game)}
     lines = lines_of(game)
     try:
         for _ in range(3):
@@ -98,3 +109,48 @@ def test_a_game_that_is_left_begins_anew() -> None:
     trees.leave(1)
     (anew,) = trees.search({1: line}, LIMITS)
     assert anew.evaluations > 0
+
+
+def test_more_trees_than_a_few_batches_hold() -> None:
+    lines = {number: make_line("chess") for number in range(60)}
+    evaluator = MadeUp()
+    views = GameTrees("chess", evaluator, SETTINGS).search(lines, LIMITS)
+    assert {view.nodes for view in views} == {LIMITS.nodes} and not evaluator.asked
+    assert len({tuple((move.move, move.visits) for move in view.moves) for view in views}) == 1
+    assert sum(evaluator.sizes) / len(evaluator.sizes) > 0.7 * evaluator.batch_size
+
+
+def test_a_tree_that_is_left_is_not_returned() -> None:
+    evaluator = MadeUp(batches_ahead=2)
+    forest = Forest(evaluator, SETTINGS)
+
+    def planted() -> Growth:
+        tree = get_game("chess").core.game_search(SETTINGS.for_core())
+        tree.begin(())
+        return forest.plant(tree, LIMITS)
+
+    stays, goes, goes_at_once = planted(), planted(), planted()
+    forest.leave(goes_at_once)
+    assert forest.grow() == []
+    forest.leave(goes)
+    found: list[Growth] = []
+    while not found:
+        found += forest.grow()
+    assert found == [stays] and stays.tree.progress().nodes == LIMITS.nodes
+    assert forest.grow() == [] and not evaluator.asked
+    assert goes_at_once.tree.progress().nodes == 0
+
+
+def test_a_watcher_sees_each_tree_grow_to_what_is_found() -> None:
+    lines, seen = lines_of("chess"), dict[int, list[tuple[int, int]]]()
+
+    def watch(number: int, view: _core.SearchView) -> None:
+        seen.setdefault(number, []).append((view.nodes, view.moves[0].move))
+
+    views = GameTrees("chess", MadeUp(), SETTINGS).search(lines, LIMITS, watch)
+    unwatched = GameTrees("chess", MadeUp(), SETTINGS).search(lines, LIMITS)
+    for number, view, other in zip(lines, views, unwatched, strict=True):
+        nodes = [visits for visits, _ in seen[number]]
+        assert nodes[0] == 1 and nodes == sorted(nodes) and len(nodes) > 10
+        assert seen[number][-1] == (view.nodes, view.moves[0].move)
+        assert [move.visits for move in view.moves] == [move.visits for move in other.moves]

@@ -144,7 +144,10 @@ def test_what_cannot_be_meant_is_refused_by_name(write, table, message):
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        ({"activation_checkpointing": {"cpu_checkpointing": True}}, "activation_checkpointing (no layer is"),
+        (
+            {"activation_checkpointing": {"cpu_checkpointing": True}},
+            "activation_checkpointing (--activation-checkpointing names",
+        ),
         (
             {"zero_optimization": {"round_robin_gradients": True}},
             "zero_optimization.round_robin_gradients (an",

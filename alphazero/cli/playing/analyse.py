@@ -1,38 +1,51 @@
-"""`alphazero analyse`: the evaluation of one position by a network, and by a search."""
+"""`alphazero analyse`: one position by a network and by a search, queries of JSON, or games annotated."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from contextlib import closing
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.base.errors import ConfigError, GameInputError
-from alphazero.base.text import table
-from alphazero.cli.flags import add_device_flag, add_number, add_weights_flag
+from alphazero.base.errors import ConfigError, DataError, GameInputError
+from alphazero.base.files import replacing
+from alphazero.base.log import program_line
+from alphazero.base.section import flag_of
+from alphazero.base.text import counted, table
+from alphazero.cli.flags import add_device_flag, add_number, add_paths, add_weights_flag, network_of
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import Style, draw
-from alphazero.games.notation import move_text, play_moves
+from alphazero.games.notation import move_text, play_moves, split_moves
 from alphazero.games.registry import history_fill, make_line
+from alphazero.machine.environment import version_of
 from alphazero.play.search_text import (
     add_screen_flags,
+    analysis_json,
     chances_text,
     effort_text,
     lines_text,
-    search_json,
     style_of,
     value_text,
 )
+from alphazero.run.find import NETWORK
 from alphazero.search.snapshot import Snapshot
 from alphazero.search.tree_search import SearchLimits, TreeSettings
 from alphazero.settings.flags import count, seconds, whole
 from alphazero.settings.self_play import MOST_SIMULATIONS
+from alphazero.show.console import Console
 
 if TYPE_CHECKING:
+    from alphazero.base.log import Work
     from alphazero.play.net import Evaluation, Net
+    from alphazero.play.pgn.judgement import Assessment
 
 BAR_WIDTH = 40
 LINES = 5
+MOST_IN_FLIGHT = 4096
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         default=[],
         metavar="MOVE",
-        help="moves from there, as SAN or UCI in chess: e4 e7e5 Nf3 ...",
+        help="moves from there, in chess as SAN or UCI: 1. e4 e7e5 2. Nf3 ...",
     )
     add_number(
         parser, "--simulations", whole(1, MOST_SIMULATIONS), "search with N simulations (default: no search)"
@@ -53,6 +66,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--lines", count, f"moves of a search to show (default: {LINES})")
     parser.add_argument("--json", action="store_true", help="print JSON: policy, wdl, value, and the search")
     parser.add_argument(
+        "--json-lines",
+        action="store_true",
+        help="answer queries from standard input, a JSON object each, many at a time (docs/analysis.md)",
+    )
+    add_number(
+        parser,
+        "--positions-in-flight",
+        whole(1, MOST_IN_FLIGHT),
+        "of --json-lines: positions searched at a time (default: a batch of the network, 64, on a GPU 256)",
+    )
+    parser.add_argument(
         "--history-fill",
         choices=("no", "fen_only"),
         default="fen_only",
@@ -60,25 +84,75 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_device_flag(parser, default="cpu")
     add_screen_flags(parser)
+    group = parser.add_argument_group("games instead of one position (chess)")
+    add_paths(
+        group, "--pgn", "annotate the games of a PGN file: evaluations, ?!, ? and ?? with a better line"
+    )
+    add_paths(group, "--out", "with --pgn: the file to write, which must be new (default: print the games)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Evaluate the position, search it if requested, print the result."""
-    from alphazero.play.net import load
-
+    """Evaluate or search the position, print the result; or serve queries, or annotate games."""
+    if args.json_lines:
+        return serve(args)
+    if args.positions_in_flight is not None:
+        raise ConfigError("--positions-in-flight: only with --json-lines")
     searches = args.simulations is not None or args.seconds is not None
+    if args.pgn is not None:
+        return annotate_games(args, searches)
+    if args.out is not None:
+        raise ConfigError("--out: only with --pgn FILE")
     if args.lines is not None and not searches:
         raise ConfigError("--lines: only with a search, --simulations N or --seconds S")
     num_lines = args.lines or LINES
-    net = load(args.weights, device=args.device, flag="--weights")
+    net = opened(args)
     line = make_line(net.game, args.fen)
-    play_moves(line, args.moves, "--moves, number")
+    play_moves(line, split_moves(line, args.moves), "--moves, number")
     (analysis,) = net.evaluate_lines([line], fill=args.history_fill)
     found = search(net, line, args, num_lines) if searches else None
     if args.json:
-        print(to_json(analysis, found, num_lines))
+        print(json.dumps(analysis_json(analysis, found, num_lines)))
     else:
         print(to_text(analysis, found, line, num_lines, style_of(args)))
+    return 0
+
+
+def opened(args: argparse.Namespace) -> Net:
+    """The network that the command names, which args.weights has from here on."""
+    from alphazero.play.net import load
+
+    args.weights = network_of(args)
+    return load(args.weights, device=args.device, flag=NETWORK)
+
+
+def serve(args: argparse.Namespace) -> int:
+    """Answer queries until standard input ends and all are answered."""
+    from alphazero.network.inference.purpose import CPU_FOREST_BATCH, CUDA_BATCH_SIZE, largest_tree_batch
+    from alphazero.play.analysis.query import QueryDefaults
+    from alphazero.play.analysis.server import AnalysisServer
+
+    given = {"--fen": args.fen, "--moves": args.moves, "--seconds": args.seconds, "--json": args.json}
+    given |= {"--pgn": args.pgn, "--out": args.out}
+    if other := [flag for flag, value in given.items() if value]:
+        raise ConfigError(f"{other[0]}: not with --json-lines, whose queries name positions and simulations")
+    net = opened(args)
+    on_cuda = net.device.type == "cuda"
+    evaluator = net.forest_evaluator(CUDA_BATCH_SIZE if on_cuda else CPU_FOREST_BATCH)
+    settings = TreeSettings(
+        fill=history_fill(args.history_fill), minibatch_size=largest_tree_batch(net.device)
+    )
+    server = AnalysisServer(
+        net,
+        evaluator,
+        settings,
+        QueryDefaults(net.game, args.simulations or 0, args.lines or LINES),
+        fill=args.history_fill,
+        in_flight=args.positions_in_flight or evaluator.batch_size,
+        about={"version": version_of("alphazero"), "weights": args.weights, "game": net.game},
+        write=partial(print, flush=True),
+    )
+    done = server.run(sys.stdin.buffer)
+    print(program_line(done, has_time=False), file=sys.stderr)
     return 0
 
 
@@ -91,16 +165,6 @@ def search(net: Net, line: Line, args: argparse.Namespace, num_lines: int) -> Sn
     limits = SearchLimits(nodes=args.simulations, seconds=args.seconds)
     with closing(net.tree(TreeSettings(fill=history_fill(args.history_fill)))) as tree:
         return search_line(tree, line, limits, num_lines)
-
-
-def to_json(analysis: Evaluation, found: Snapshot | None, count: int) -> str:
-    """The analysis as a JSON object: policy, wdl, value, position; moves_left and search where known."""
-    body = {name: getattr(analysis, name) for name in ("position", "policy", "wdl", "value")}
-    if analysis.moves_left is not None:
-        body["moves_left"] = analysis.moves_left
-    if found is not None:
-        body["search"] = search_json(found, count)
-    return json.dumps(body)
 
 
 def to_text(analysis: Evaluation, found: Snapshot | None, line: Line, count: int, style: Style) -> str:
@@ -124,3 +188,74 @@ def to_text(analysis: Evaluation, found: Snapshot | None, line: Line, count: int
         for move, share in analysis.policy.items()
     ]
     return "\n".join([*head, f"for the side to move: {alone}", "", *table(rows, "lr")])
+
+
+def annotate_games(args: argparse.Namespace, searches: bool) -> int:
+    """Annotate each game of --pgn that can be read, report the others. Raises ConfigError and DataError."""
+    from alphazero.play.pgn.annotation import annotate, pgn_of, title
+    from alphazero.play.pgn.judgement import assess
+    from alphazero.play.pgn.reading import games_of_file
+    from alphazero.play.session import require_chess
+
+    for name in ("fen", "moves", "lines", "json"):
+        if getattr(args, name):
+            raise ConfigError(f"{flag_of(name)}: not with --pgn, which annotates all positions of its games")
+    if not searches:
+        raise ConfigError("--pgn: expected a search, --simulations N or --seconds S (of each position)")
+    net = opened(args)
+    require_chess(net.game, "--pgn")
+    limits = SearchLimits(nodes=args.simulations, seconds=args.seconds)
+    annotated, number = 0, 0
+    tree = net.tree(TreeSettings(fill=history_fill(args.history_fill)))
+    with closing(Console(True)) as console, closing(tree), writing(args.out) as write:
+        for number, read in enumerate(games_of_file(args.pgn), start=1):
+            place, players = f"{args.pgn}:{read.line}", title(read.game)
+            try:
+                if read.fault:
+                    raise GameInputError(read.fault)
+                plies = read.game.end().ply() - read.game.ply()
+                with console.working(f"game {number}, {players}", plies + 1, "position") as work:
+
+                    def assessed(line: Line, work: Work = work) -> Assessment:
+                        found = assess(tree, line, limits)
+                        work.done += 1
+                        return found
+
+                    marks = annotate(read.game, assessed, search_words(args))
+            except GameInputError as error:
+                console.warn(f"{place}: game {number}, {players}, is left out: {error}")
+                continue
+            write(pgn_of(read.game))
+            console.say(f"game {number}, {players}: {marks}")
+            annotated += 1
+            tree.forget()
+        if not annotated:
+            raise DataError(f"{args.pgn}: no game could be annotated, of {number}; expected PGN games")
+    if annotated < number:
+        console.warn(f"{counted(number - annotated, 'game')} of {number} left out, {annotated} annotated")
+    return 0
+
+
+def search_words(args: argparse.Namespace) -> str:
+    """The network and its search, for the game's header."""
+    limits = [] if args.simulations is None else [counted(args.simulations, "simulation")]
+    limits += [] if args.seconds is None else [f"{args.seconds:g} s"]
+    return f"{Path(args.weights).name} ({', '.join(limits)})"
+
+
+@contextmanager
+def writing(path: Path | None) -> Iterator[Callable[[str], None]]:
+    """A function that writes text to a new file, which is whole or absent after the block, or to stdout."""
+    from alphazero.data.store.store import named_faults
+
+    if path is None:
+        yield lambda text: print(text, end="", flush=True)
+        return
+    if path.exists() or path.is_symlink():
+        raise DataError(f"--out {path}: already exists; expected the name of a new file")
+    with named_faults("write", path), replacing(path) as file:
+
+        def write(text: str) -> None:
+            file.write(text.encode())
+
+        yield write

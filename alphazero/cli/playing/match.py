@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import AlphaZeroError, ConfigError
 from alphazero.base.section import flag_of
 from alphazero.base.text import counted, shortened
-from alphazero.cli.playing.match_flags import add_match_flags, limit_of, openings_of, rules_of
+from alphazero.cli.flags import named_network
+from alphazero.cli.playing.match_flags import add_match_flags, limit_of, openings_of, rules_of, tables_of
 from alphazero.cli.playing.players import ENGINE, Lineup, read_player, with_own_names
 from alphazero.cluster.workers import Place, Worker, Workers, find_places
+from alphazero.games.tablebases import Tablebases
 from alphazero.measure.elo import Sprt
 from alphazero.play.matches.conduct import Conditions
 from alphazero.play.matches.game import ROUND_ROBIN, FinishedGame, games_of, meetings
@@ -26,6 +28,7 @@ from alphazero.play.matches.pgn import PgnFile
 from alphazero.play.matches.players import PlayerWords
 from alphazero.play.matches.saved import SavedMatch
 from alphazero.play.matches.stage import DealtStage, MatchShare, OwnStage, Stage, play_tasks
+from alphazero.run.find import NETWORK, default_weights
 from alphazero.run.next_command import typed_command
 
 if TYPE_CHECKING:
@@ -59,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
     game = lineup.game_of(players)
     if args.pgn_out is not None and game != "chess":
         raise ConfigError(f"--pgn-out {args.pgn_out}: only for chess; this is {game}")
+    tables = tables_of(args, game)
     shown = [replace(player, limit=lineup.limit(player)) for player in players]
     openings = openings_of(args, game)
     met = meetings(len(players), args.tournament or ROUND_ROBIN)
@@ -74,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     saved: SavedMatch | None = None
     before: list[FinishedGame] = []
     if args.resume is not None:
-        saved = SavedMatch.open(args.resume, settings_of(args, players, lineup))
+        saved = SavedMatch.open(args.resume, settings_of(args, players, lineup, tables))
         before = saved.games(pairings)
     names = [player.name for player in players]
     report = MatchReport(names, len(pairings), test, args.rating_interval, before)
@@ -144,7 +148,9 @@ def stage_of(
         yield DealtStage(workers) if places else own
 
 
-def settings_of(args: argparse.Namespace, players: Sequence[PlayerWords], lineup: Lineup) -> dict[str, str]:
+def settings_of(
+    args: argparse.Namespace, players: Sequence[PlayerWords], lineup: Lineup, tables: Tablebases | None
+) -> dict[str, str]:
     """What a match that continues must have in common with its beginning, by names for people."""
     settings = {
         flag_of(name): _text(value)
@@ -154,6 +160,8 @@ def settings_of(args: argparse.Namespace, players: Sequence[PlayerWords], lineup
     for player in players:
         settings[f"the content of {player.name}"] = lineup.digest(player)
     settings["[search]"] = lineup.search_text
+    if tables is not None:
+        settings["the content of --syzygy"] = tables.identity
     return settings
 
 
@@ -164,16 +172,17 @@ def _text(value: object) -> str:
 def players_of(args: argparse.Namespace) -> list[PlayerWords]:
     """All players, --weights first. Raises ConfigError where they make no match."""
     players = []
-    if args.weights is not None:
-        place = shortened(f"--weights {args.weights}")
-        players.append(PlayerWords(place, "weights", args.weights, args.weights))
+    first = named_network(args)
+    if first is None and args.against is not None and not args.player:
+        first = default_weights()
+    if first is not None:
+        place = shortened(f"{NETWORK} {first}")
+        players.append(PlayerWords(place, "weights", first, first))
     if args.against is not None:
         players.append(read_player([args.against], "--against"))
     players += [read_player(words, "--player") for words in args.player]
     if len(players) < 2:
-        wanted = (
-            "--against P or --player ..." if players else "--weights W --against P, or --player ... twice"
-        )
+        wanted = "--against P or --player ..." if players else "W --against P, or --player ... twice"
         raise ConfigError(f"a match of {counted(len(players), 'player')}: expected {wanted}")
     if len(players) > 2 and args.sprt:
         raise ConfigError(f"--sprt with {len(players)} players: expected two")

@@ -8,10 +8,19 @@ from pathlib import Path
 from alphazero.base.errors import ConfigError
 from alphazero.base.section import add_flags
 from alphazero.base.text import quoted
-from alphazero.cli.flags import WEIGHTS_HELP, add_config_flag, add_gpus_flag, add_network_flags, add_number
+from alphazero.cli.flags import (
+    add_config_flag,
+    add_gpus_flag,
+    add_network_flags,
+    add_number,
+    add_weights_flag,
+)
 from alphazero.cli.playing.players import ENGINE, MOST_BATCH, RULES, key_values
+from alphazero.games.notation import CHESS
 from alphazero.games.registry import get_game
+from alphazero.games.tablebases import Tablebases
 from alphazero.play.matches import openings
+from alphazero.play.matches.conduct import SYZYGY
 from alphazero.play.matches.game import TOURNAMENTS, Adjudication, DrawRule, ResignRule
 from alphazero.play.matches.limits import MARGIN_S, MOST_CLOCK_S, Limit, TimeControl
 from alphazero.settings.flags import count, number, seed, whole
@@ -45,7 +54,7 @@ def add_match_flags(parser: argparse.ArgumentParser) -> None:
 
 def _add_players(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("players", "two or more")
-    group.add_argument("--weights", metavar="W", help=f"the first player: {WEIGHTS_HELP}")
+    add_weights_flag(group, "the first player")
     group.add_argument(
         "--against",
         metavar="P",
@@ -128,6 +137,12 @@ def _add_game_flags(parser: argparse.ArgumentParser) -> None:
     add_number(
         group, "--maxmoves", whole(1, MOST_PLIES), "end games as drawn after N moves of both sides", 256
     )
+    group.add_argument(
+        SYZYGY,
+        default="",
+        metavar="DIR",
+        help="end games of chess with the result that the Syzygy tablebases of DIR know (several: DIR:DIR)",
+    )
     add_number(
         group,
         "--engine-timeout",
@@ -199,7 +214,7 @@ def rules_of(args: argparse.Namespace) -> Adjudication:
         if value not in ("true", "false"):
             raise ConfigError(f"--resign twosided={quoted(value)}: expected true or false")
         resign = ResignRule(**_numbers(words, "--resign", ("movecount", "score")), twosided=value == "true")
-    return Adjudication(draw, resign, 2 * args.maxmoves)
+    return Adjudication(draw, resign, 2 * args.maxmoves, args.syzygy)
 
 
 def _numbers(words: list[str], flag: str, names: tuple[str, ...]) -> dict[str, int]:
@@ -215,6 +230,15 @@ def _numbers(words: list[str], flag: str, names: tuple[str, ...]) -> dict[str, i
         except argparse.ArgumentTypeError as error:
             raise ConfigError(f"{flag} {name}={error}") from error
     return numbers_of
+
+
+def tables_of(args: argparse.Namespace, game: str) -> Tablebases | None:
+    """The tables of --syzygy, None without it. Raises ConfigError and DataError."""
+    if not args.syzygy:
+        return None
+    if game != CHESS:
+        raise ConfigError(f"{SYZYGY} {args.syzygy}: tablebases are of chess; this is {game}")
+    return Tablebases(args.syzygy, SYZYGY)
 
 
 def openings_of(args: argparse.Namespace, game: str) -> list[openings.Opening]:

@@ -8,8 +8,11 @@ from functools import partial
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import given_path
-from alphazero.cli.flags import add_device_flag, add_number, add_weights_flag
+from alphazero.cli.flags import add_device_flag, add_number, add_weights_flag, network_of
+from alphazero.games.notation import split_moves
+from alphazero.games.registry import make_line
 from alphazero.play.search_text import add_screen_flags, style_of
+from alphazero.run.find import NETWORK
 from alphazero.search.tree_search import SearchLimits
 from alphazero.settings.flags import seconds, seed, whole
 from alphazero.settings.self_play import MOST_SIMULATIONS
@@ -38,7 +41,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_number(strength, "--seconds", seconds(0.01), "seconds of the network for a move instead", metavar="S")
     parser.add_argument("--fen", help="start position (default: the start of the game)")
     parser.add_argument(
-        "--moves", nargs="*", default=[], metavar="MOVE", help="moves already played, as SAN or UCI in chess"
+        "--moves",
+        nargs="*",
+        default=[],
+        metavar="MOVE",
+        help="moves already played, in chess as SAN or UCI: 1. e4 e7e5 2. Nf3 ...",
     )
     parser.add_argument("--pgn", metavar="FILE", help="append every game to this PGN file (chess)")
     parser.add_argument("--seed", type=seed, metavar="N", help="seed of --side random")
@@ -53,13 +60,14 @@ def run(args: argparse.Namespace) -> int:
 
     if args.seed is not None and args.side != "random":
         raise ConfigError(f"--seed: only with --side random; the side is {args.side}")
-    net = load(args.weights, device=args.device, flag="--weights")
+    args.weights = network_of(args)
+    net = load(args.weights, device=args.device, flag=NETWORK)
     simulations = args.simulations or (None if args.seconds else DEFAULT_SIMULATIONS)
     settings = PlaySettings(
         side=SIDE_WORDS.get(args.side, args.side),
         limits=SearchLimits(nodes=simulations, seconds=args.seconds),
         start=args.fen,
-        moves=tuple(args.moves),
+        moves=tuple(split_moves(make_line(net.game, args.fen), args.moves)),
         pgn=None if args.pgn is None else given_path(args.pgn, "--pgn"),
         seed=args.seed,
     )

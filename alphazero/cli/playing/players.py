@@ -28,6 +28,8 @@ from alphazero.play.matches.players import (
     PlayerWords,
     Thinker,
     engine_thinker,
+    engine_trees,
+    openspiel_player,
     random_player,
     solver_thinker,
     without_values,
@@ -38,6 +40,7 @@ from alphazero.settings.self_play import SearchConfig
 
 RANDOM = "random"
 SOLVER = "solver"
+MCTS = "mcts"  # OpenSpiel's, in its games
 ENGINE = "engine"
 SELF_PLAY = "selfplay"
 RULES = (ENGINE, SELF_PLAY)
@@ -76,7 +79,7 @@ def read_player(words: Sequence[str], flag: str) -> PlayerWords:
     place = shortened(f"{flag} {given}".rstrip())
     kinds = [kind for kind in (bare, values.get("cmd"), values.get("weights")) if kind]
     if len(kinds) != 1:
-        raise ConfigError(f"{place}: expected one of cmd=PROGRAM, weights=W, {RANDOM} and {SOLVER}")
+        raise ConfigError(f"{place}: expected one of cmd=PROGRAM, weights=W, {RANDOM}, {SOLVER} and {MCTS}")
     random = values.get("random", "0")
     if (share := seconds(random, f"{place}, random=")) > 1:
         raise ConfigError(f"{place}, random={quoted(random)}: expected a share from 0 to 1")
@@ -91,7 +94,7 @@ def read_player(words: Sequence[str], flag: str) -> PlayerWords:
     of_engines = [key for key in ("args", "dir") if key in values] + [OPTION + name for name in options]
     if of_engines:
         raise ConfigError(f"{place}, {of_engines[0]}: expected only with cmd=PROGRAM")
-    kind = bare if bare in (RANDOM, SOLVER) else "weights"
+    kind = bare if bare in (RANDOM, SOLVER, MCTS) else "weights"
     rules = values.get("rules", "")
     if rules and (kind != "weights" or rules not in RULES):
         raise ConfigError(f"{place}, rules={quoted(rules)}: expected {ENGINE} or {SELF_PLAY} with weights")
@@ -183,8 +186,6 @@ if TYPE_CHECKING:
 
 SOLVER_TABLE_MIB = 256
 MOST_BATCH = 64  # of positions, unless another is given
-ENGINE_BATCH = 64  # positions of one evaluation, of several trees
-TREE_CACHE_MB = 4  # of each game: the evaluations of some 20,000 positions of chess
 
 
 class Lineup:
@@ -205,7 +206,8 @@ class Lineup:
             raise ConfigError(
                 f"--nodes {limit.nodes} and --simulations {flags['simulations']}: expected one of the two"
             )
-        self._config: Config = load_config(args.config, {**flags, "noise_epsilon": "0"})
+        named = {"game": args.game_file} if "game_file" in args else {}  # --game: of players without weights
+        self._config: Config = load_config(args.config, {**flags, **named, "noise_epsilon": "0"})
         self._args = args
         self._limit = limit
         # Half of the games unless it is given, as they are searched in two groups by turns.
@@ -247,6 +249,9 @@ class Lineup:
             think = solver_thinker(make_solver(SOLVER_TABLE_MIB))
             return InProcess(player.name, think, random_share=player.random_share)
         assert limit.nodes is not None
+        if player.kind == MCTS:
+            think = without_values(openspiel_player(limit.nodes, self._args.seed))
+            return InProcess(player.name, think, limit, player.random_share)
         if (player.rules or self._args.rules) == SELF_PLAY:
             think = self._search(player, limit.nodes)
             return InProcess(player.name, think, limit, player.random_share)
@@ -266,7 +271,7 @@ class Lineup:
         if self.is_program(player):
             return given
         return Limit(
-            nodes=given.nodes or self._config.search.simulations if player.kind == "weights" else None
+            nodes=given.nodes or self._config.search.simulations if player.kind in ("weights", MCTS) else None
         )
 
     @property
@@ -312,16 +317,10 @@ class Lineup:
         return search_thinker(self._evaluator(player), settings, num_threads=torch.get_num_threads())
 
     def _trees(self, player: PlayerWords) -> GameTrees:
-        from alphazero.network.inference.purpose import evaluator_for_self_play, largest_tree_batch
-        from alphazero.search.game_trees import GameTrees
-        from alphazero.search.tree_search import TreeSettings
-
-        network = self._network(player)
-        largest = largest_tree_batch(self._device)
-        batch_size = self._args.batch_size or max(ENGINE_BATCH, largest)
-        evaluator = evaluator_for_self_play(network, self._device, self._args.precision, batch_size)
-        settings = TreeSettings(cache_mb=TREE_CACHE_MB, minibatch_size=largest)
-        return GameTrees(network.spec.name, MeteredEvaluator(evaluator, self.meter), settings)
+        args = self._args
+        return engine_trees(
+            self._network(player), self._device, args.precision, self.meter, args.batch_size or 0
+        )
 
     def _evaluator(self, player: PlayerWords) -> MeteredEvaluator:
         from alphazero.network.inference.evaluator import NetworkEvaluator

@@ -6,13 +6,15 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alphazero.base.errors import ConfigError
+from alphazero.base.log import Work
 from alphazero.base.text import counted, table
-from alphazero.cli.flags import WEIGHTS_HELP, add_number
+from alphazero.cli.flags import add_number, add_weights_flag, networks_of
 from alphazero.cli.playing.match import check_concurrency, serve, stage_of
 from alphazero.cli.playing.match_flags import add_book_flags, add_search_flags, book_of
 from alphazero.cli.playing.players import SELF_PLAY, Lineup
@@ -28,6 +30,7 @@ from alphazero.run.directory import RunDirectory
 from alphazero.search.metered import Speed
 from alphazero.settings.flags import count, number, whole
 from alphazero.settings.self_play import MOST_GAMES
+from alphazero.show.console import Console
 
 if TYPE_CHECKING:
     from alphazero.measure.elo import MatchScore
@@ -40,7 +43,7 @@ GAME = "chess"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    parser.add_argument("weights", nargs="+", metavar="W", help=f"a network to rate: {WEIGHTS_HELP}")
+    add_weights_flag(parser, "networks to rate", several=True)
     parser.add_argument(
         "--checkpoints",
         nargs="?",
@@ -73,6 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Rate, print a table."""
+    args.weights = networks_of(args)
     if args.games % 2:
         raise ConfigError(f"--games {args.games}: expected an even number, as each opening is played twice")
     if args.ladder is not None and not args.ladder.is_dir():
@@ -89,8 +93,8 @@ def run(args: argparse.Namespace) -> int:
     lineup = lineup_of(args, on_cpu=bool(places))
     found: list[dict[str, Any]] = []
     try:
-        with stage_of("rate", args, lineup, places) as stage:
-            rater = Rater(args, lineup, ladder, stage)
+        with stage_of("rate", args, lineup, places) as stage, closing(Console(True)) as console:
+            rater = Rater(args, lineup, ladder, stage, console)
             for candidate in candidates:
                 start = found[-1]["elo"] if found and candidate.run else None
                 found.append(rater.rate(candidate, start))
@@ -144,11 +148,19 @@ def candidates_of(args: argparse.Namespace) -> Iterator[RatedNetwork]:
 class Rater:
     """Rates one network after another on the ladder."""
 
-    def __init__(self, args: argparse.Namespace, lineup: Lineup, ladder: list[Rung], stage: Stage) -> None:
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        lineup: Lineup,
+        ladder: list[Rung],
+        stage: Stage,
+        console: Console,
+    ) -> None:
         self._args = args
         self._lineup = lineup
         self._ladder = ladder
         self._stage = stage
+        self._console = console
         self._openings = book_of(args)
         self.games = 0  # played so far
 
@@ -163,18 +175,18 @@ class Rater:
             )
         ladder = [rung for rung in self._ladder if not self._is_same(candidate.weights, rung)]
         players = (words, *map(opponent, ladder))
-        rating = rate(
-            ladder,
-            lambda index, first, pairs: self._play(players, index + 1, first, pairs),
-            most_games=self._args.games,
-            width=self._args.width,
-            start=start,
-            report=lambda found: print(
-                f"{candidate.weights}: {counted(found.games, 'game')}, {found.elo:.0f} "
-                f"({found.low:.0f} to {found.high:.0f})",
-                file=sys.stderr,
-            ),
-        )
+        with self._console.working(candidate.weights, self._args.games, "game") as shown:
+            rating = rate(
+                ladder,
+                lambda index, first, pairs: self._play(players, index + 1, first, pairs, shown),
+                most_games=self._args.games,
+                width=self._args.width,
+                start=start,
+                report=lambda found: self._console.say(
+                    f"{candidate.weights}: {counted(found.games, 'game')}, {found.elo:.0f} "
+                    f"({found.low:.0f} to {found.high:.0f})"
+                ),
+            )
         return {
             "version": VERSION,
             "weights": candidate.weights,
@@ -203,7 +215,9 @@ class Rater:
         checksums = self._lineup.checksums
         return rung.kind == "weights" and checksums(weights) == checksums(rung.path)
 
-    def _play(self, players: tuple[PlayerWords, ...], other: int, first: int, pairs: int) -> MatchScore:
+    def _play(
+        self, players: tuple[PlayerWords, ...], other: int, first: int, pairs: int, shown: Work
+    ) -> MatchScore:
         """The score of the first player against another one, by pairs of openings from `first` on."""
         games = games_of([(0, other)], self._openings[first : first + pairs])
         pairings = [replace(game, number=2 * first + game.number) for game in games]
@@ -212,13 +226,14 @@ class Rater:
         def on_game(game: FinishedGame) -> bool:
             board.add(game)
             self.games += 1
+            shown.done += 1
             return True
 
         conditions = Conditions(
             GAME, Adjudication(max_plies=MAX_PLIES), concurrency=self._args.concurrency, seed=self._args.seed
         )
         share = MatchShare(players, conditions, tuple(pairings))
-        self._stage.play(share, on_game, lambda line: print(line, file=sys.stderr))
+        self._stage.play(share, on_game, self._console.say)
         return board.score(0, other)
 
 

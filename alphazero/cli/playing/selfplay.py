@@ -23,12 +23,13 @@ from alphazero.cli.flags import (
     add_number,
     add_weights_flag,
     device_of,
+    network_of,
 )
 from alphazero.cluster.workers import Place, Worker, Workers, find_places
 from alphazero.data.store.growing import GrowingStore
 from alphazero.machine.lock import DirectoryLock
 from alphazero.play.lanes import concatenated, from_bytes, store_rows, to_bytes
-from alphazero.play.selfplay import describe, figures_of, play_first_games
+from alphazero.play.selfplay import describe, figures_of, play_first_games, tables_of
 from alphazero.search.metered import Effort, Meter, MeteredEvaluator, Speed
 from alphazero.settings.flags import count, seconds
 from alphazero.settings.load import Config, load_config
@@ -79,6 +80,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play, store the games, report the speed."""
+    args.weights = network_of(args)
     config, places = config_of(args), find_places(args.gpus, args.device)
     with sole_writer(args.out):
         return play(args, config, places)
@@ -132,6 +134,7 @@ def play(args: argparse.Namespace, config: Config, places: Sequence[Place]) -> i
     device = device_of("cpu" if places else args.device)  # workers have networks of their own
     network, _ = open_network(args.weights, device)
     game = network.spec.name
+    tables_of(config.self_play, game)  # workers and this process open their own; what is wrong is said first
     store = GrowingStore(args.out, game)
     stop = StopRequest()
     batches: list[pa.RecordBatch] = []
@@ -155,9 +158,9 @@ def play(args: argparse.Namespace, config: Config, places: Sequence[Place]) -> i
                 efforts.append(play_share(args, config, network, SelfPlayShare(0, 1), keep, on_progress))
     except AlphaZeroError:
         if batches:
-            report(args.out, concatenated(batches), efforts, as_json=args.json)
+            report(args.out, game, concatenated(batches), efforts, as_json=args.json)
         raise
-    report(args.out, concatenated(batches), efforts, as_json=args.json)
+    report(args.out, game, concatenated(batches), efforts, as_json=args.json)
     return 128 + stop.signal if stop.requested else 0
 
 
@@ -191,6 +194,7 @@ def play_share(
         range(share.process, args.games, share.processes),
         at_a_time,
         MeteredEvaluator(evaluator, meter),
+        tables=tables_of(own, network.spec.name),
         keep=keep,
         on_progress=lambda ended: on_progress(ended) and time.monotonic() - started < args.seconds,
         num_threads=torch.get_num_threads(),
@@ -242,9 +246,9 @@ def collect(
             yield from_json(Effort, reply.content)
 
 
-def report(out: Path, batch: pa.RecordBatch, efforts: Sequence[Effort], *, as_json: bool) -> None:
+def report(out: Path, game: str, batch: pa.RecordBatch, efforts: Sequence[Effort], *, as_json: bool) -> None:
     """Print figures of the games and the speed."""
-    figures = figures_of(batch) if batch.num_rows else {}
+    figures = figures_of(batch, game) if batch.num_rows else {}
     speed = Speed.of(batch.num_rows, efforts) if efforts else None  # every process was lost
     if as_json:
         print(json.dumps({"games": batch.num_rows, **figures, **(asdict(speed) if speed else {})}))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from alphazero.base.errors import ConfigError, GameInputError
+from alphazero.base.text import counted
 from alphazero.cli.flags import add_number, make_solver
 from alphazero.settings.flags import MOST_COUNT, whole
 from alphazero.show.console import showing
@@ -16,6 +17,7 @@ from alphazero.show.console import showing
 if TYPE_CHECKING:
     import alphazero._core as _core
 
+STONES_PER_SIDE = 21
 QUIET_S = 2.0  # a shorter search reports no progress
 PROGRESS_INTERVAL_S = 1.0
 MOVED = {
@@ -55,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the score: 0 draw, +k the side to move wins with its k-th last stone, -k it loses so."""
+    """Print the score and what it means (words_of)."""
     line = read_moves(args.moves)
     solver = make_solver(args.table_mib)
     score = solve_with_progress(solver, lambda: solver.score(line))
@@ -66,10 +68,24 @@ def run(args: argparse.Namespace) -> int:
             json.dumps({"moves": args.moves, "score": score, **({"move_scores": named} if args.each else {})})
         )
     else:
-        print(score)
+        side = "x" if line.first_player_to_move else "o"
+        print(f"{score}: {side}, to move, {words_of(score, len(args.moves))}")
         for column, value in named.items():
-            print(f"column {column}: {value}")
+            print(f"column {column}: {value}, {words_of(value, len(args.moves))}")
     return 0
+
+
+def words_of(score: int, num_stones: int) -> str:
+    """What a score means for the side to move, with this many stones on the board.
+
+    score: 0 is a draw, k a win with the side's k-th last stone of 21, -k a loss to such a stone.
+    """
+    if score == 0:
+        return "draws"
+    own = num_stones // 2
+    placed = own if score > 0 else num_stones - own
+    moves = counted(STONES_PER_SIDE + 1 - abs(score) - placed, "move")
+    return f"{'wins' if score > 0 else 'loses'} in {moves}"
 
 
 def read_moves(text: str) -> _core.Connect4Line:

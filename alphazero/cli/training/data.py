@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from alphazero.base.files import given_path
@@ -17,11 +18,16 @@ from alphazero.data.formats.lc0_export import export_lc0
 from alphazero.data.formats.pgn_export import export_pgn
 from alphazero.data.sampling.filters import for_training, with_filters
 from alphazero.data.sampling.window import Window
+from alphazero.data.store.rescoring import CUT, Rescoring
 from alphazero.data.store.store import GameStore
 from alphazero.data.store.summary import StoreSummary, summarize
+from alphazero.games.tablebases import Tablebases
 from alphazero.machine.memory import count_processors
 from alphazero.settings.data import GameFilters, SampleFilters, chosen_filters
 from alphazero.settings.flags import threads, whole
+from alphazero.show.console import Console
+
+RESCORE = "--rescore"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +42,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     importer.add_argument("--store", required=True, metavar="DIR", help="the store to make")
     add_number(importer, "--workers", threads, "threads (default: one per core)", 0)
+    importer.add_argument(
+        RESCORE,
+        default="",
+        metavar="DIR",
+        help="correct the results of chess games by the Syzygy tablebases of DIR (several: DIR:DIR)",
+    )
     add_flags(importer, {"games that are stored, of those read (docs/data.md)": GameFilters})
     info = actions.add_parser("info", help="describe what a game store holds")
     info.add_argument("store", metavar="STORE")
@@ -73,11 +85,24 @@ def _import(args: argparse.Namespace, store: Path) -> None:
     sources = [given_path(text, "SRC") for text in args.sources]
     filters = GameFilters(**values_of_flags(GameFilters, vars(args)))
     workers = args.workers or count_processors()
+    rescoring = Rescoring(Tablebases(args.rescore, RESCORE)) if args.rescore else None
+    console = Console(True)
     try:
-        report = import_games(sources, store, workers=workers, progress=True, filters=filters)
+        with console.working("import") as work:
+            report = import_games(
+                sources,
+                store,
+                workers=workers,
+                progress=work,
+                filters=filters,
+                rescoring=rescoring,
+                say=console.say,
+            )
     except KeyboardInterrupt:
         print("import interrupted, nothing of it is kept; the same command starts it again", file=sys.stderr)
         raise
+    finally:
+        console.close()
     print(import_text(report, summarize(GameStore.open(report.store))))
 
 
@@ -102,9 +127,24 @@ def import_text(report: ImportReport, summary: StoreSummary) -> str:
     if summary.evaluations or summary.clocks:
         lines.append(f"comments: {noted_text(summary)}")
     lines += [f"  {text}: removed {counted(count, 'game')}" for text, count in manifest.filtered.items()]
+    if manifest.rescored_by:
+        lines.append(f"rescored by {manifest.rescored_by}: {rescored_text(manifest.rescored)}")
     for kind, count in manifest.quarantined.items():
         lines.append(f"  {count} x {kind} (see {printable(report.store / 'quarantine.jsonl')})")
     return "\n".join(lines)
+
+
+def rescored_text(rescored: Mapping[str, int]) -> str:
+    """'2 games have another result (1-0 -> 1/2-1/2: 2), 1 game ends earlier'."""
+    changes = {name: count for name, count in rescored.items() if name != CUT}
+    total = sum(changes.values())
+    listed = ", ".join(f"{name}: {count:,}" for name, count in changes.items())
+    cut = rescored.get(CUT, 0)
+    return (
+        f"{counted(total, 'game')} {'has' if total == 1 else 'have'} another result"
+        + (f" ({listed})" if listed else "")
+        + f", {counted(cut, 'game')} {'ends' if cut == 1 else 'end'} earlier"
+    )
 
 
 def noted_text(summary: StoreSummary) -> str:
@@ -158,6 +198,7 @@ def info_text(store: Path, summary: StoreSummary) -> str:
         f"quarantined   {sum(summary.quarantined.values())}"
         + "".join(f", {kind} {count}" for kind, count in summary.quarantined.items()),
         *(f"left out      {counted(count, 'game')} by {text}" for text, count in summary.filtered.items()),
+        *([f"rescored      {rescored_text(summary.rescored)}"] if summary.rescored_by else []),
         f"version       {summary.version}"
         + (f", with {', '.join(summary.columns)}" if summary.columns else ""),
         f"manifest      {summary.manifest_sha256}",

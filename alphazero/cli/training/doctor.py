@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from alphazero.base.errors import ConfigError
@@ -20,10 +23,12 @@ from alphazero.measure.doctor import (
     examine_hosts,
     examine_this_host,
 )
+from alphazero.measure.short_run import visible_gpus
 from alphazero.settings.flags import seconds, whole
-from alphazero.settings.load import preset_names
+from alphazero.settings.load import load_config, preset_names
 
 FORMAT, VERSION = "alphazero-doctor", 2
+SIZES_FORMAT = "alphazero-sizes"
 SECONDS = 4.0  # for the training of each preset, and again for its self-play
 MOST_RANKS = 4096
 HOST_LIMIT_S, PRESET_LIMIT_S, TIMES_LONGER = 300.0, 120.0, 20.0  # until a silent host is given up
@@ -32,7 +37,7 @@ GIB, MIB = 1 << 30, 1 << 20
 NOT_MEASURED = "-"
 HEAD = (
     *("preset", "network", "ranks", "precision", "trains on", "plays", "memory of a rank"),
-    *("1 M positions", "energy"),
+    *("of peak", "1 M positions", "energy"),
 )
 
 
@@ -40,13 +45,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """What to measure, and where."""
     parser.epilog = "Exit status: 0, or 2 where a host or a preset could not be measured."
     parser.add_argument("--quick", action="store_true", help="tell the environment alone, measure nothing")
+    parser.add_argument(
+        "--sizes",
+        action="store_true",
+        help="compute what the networks of presets cost and measure nothing: parameters, operations, memory",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON (docs/doctor.md has its keys)")
     parser.add_argument(
         "--presets",
         nargs="+",
         choices=preset_names(),
-        default=preset_names(),
-        help="what to measure (default: all that ship)",
+        default=[],
+        help="which to measure (default: all that this machine trains in a short run)",
     )
     add_number(
         parser,
@@ -76,10 +86,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Examine this machine, or the hosts of a cluster, and print what was found."""
     presets = tuple(dict.fromkeys(args.presets))
+    if args.sizes:
+        return _show_sizes(args, presets or preset_names())
     runs = str(args.runs_dir.absolute())
     asked = Examination(presets, runs, args.device, 0.0 if args.quick else args.seconds, args.gpus)
     if not args.quick:
-        print(f"measuring {', '.join(presets)}: about half a minute for each preset", file=sys.stderr)
+        named = ", ".join(presets) or "all presets that this machine trains in a short run"
+        print(f"measuring {named}: about half a minute for each preset", file=sys.stderr)
     found = _examine_hosts(args, asked) if args.hostfile else [examine_this_host(asked)]
     if args.json:
         hosts = [host.to_json() for host in found]
@@ -98,14 +111,92 @@ def _examine_hosts(args: argparse.Namespace, asked: Examination) -> list[Examine
     return examine_hosts(hosts, ssh_options(args), asked, limit_s)
 
 
+def _show_sizes(args: argparse.Namespace, presets: Sequence[str]) -> int:
+    if args.hostfile or args.quick:
+        raise ConfigError("--sizes: not with --hostfile or --quick; expected one of them")
+    ranks = args.gpus or len(visible_gpus(args.device)) or 1
+    found = [preset_size(preset, ranks) for preset in presets]
+    if args.json:
+        entries = [dataclasses.asdict(one) for one in found]
+        print(
+            json.dumps({"format": SIZES_FORMAT, "version": 1, "ranks": ranks, "presets": entries}, indent=1)
+        )
+    else:
+        print("\n".join(sizes_page(found, ranks)))
+    return 0
+
+
+@dataclass(frozen=True)
+class PresetSize:
+    """flop: of a position's forward pass. kept_bytes: of a position in training, by activation_checkpointing.
+
+    rank_bytes: weights, gradients and optimizer state of a rank, by ZeRO stage.
+    """
+
+    preset: str
+    game: str
+    network: str
+    parameters: int
+    flop: int
+    step_flop: int
+    kept_bytes: Mapping[str, int]
+    rank_bytes: Sequence[int]
+
+
+def preset_size(preset: str, ranks: int) -> PresetSize:
+    """The size of a preset's network, shared out over so many ranks."""
+    from alphazero.measure.sizes import STAGES, on_meta_device, rank_bytes, size_of
+    from alphazero.training.engine.optimizer import state_numbers
+
+    config = load_config(preset, {})
+    size, network = size_of(config.network), on_meta_device(config.network)
+    moments = state_numbers(network, config.optimizer.optimizer)
+    return PresetSize(
+        preset=preset,
+        game=config.network.game,
+        network=f"{config.network.blocks}x{config.network.filters}",
+        parameters=size.parameters,
+        flop=size.flop,
+        step_flop=size.step_flop,
+        kept_bytes=size.kept_bytes,
+        rank_bytes=[rank_bytes(network, moments, stage, ranks) for stage in STAGES],
+    )
+
+
+def sizes_page(found: Sequence[PresetSize], ranks: int) -> list[str]:
+    """A row per preset."""
+    kinds = list(dict.fromkeys(kind for one in found for kind in one.kept_bytes))
+    stages = [f"ZeRO {stage}" for stage in range(len(found[0].rank_bytes))]
+    head = ("preset", "network", "parameters", "FLOP", *kinds, *stages)
+    rows = [
+        (
+            one.preset,
+            f"{one.game} {one.network}",
+            f"{one.parameters / 1e6:,.1f} M",
+            f"{one.flop / 1e9:,.3g} G",
+            *(f"{one.kept_bytes[kind] / MIB:.3g} MiB" if kind in one.kept_bytes else "-" for kind in kinds),
+            *(f"{size / GIB:.3g} GiB" for size in one.rank_bytes),
+        )
+        for one in found
+    ]
+    return [
+        *table([head, *rows], "ll" + "r" * (len(head) - 2)),
+        "",
+        "FLOP: of a position's forward pass; a training step takes three times as many.",
+        f"{', '.join(kinds)}: memory of a position in training in bf16 on a GPU, "
+        "by --activation-checkpointing.",
+        f"ZeRO: weights, gradients and optimizer state of each of {counted(ranks, 'rank')}.",
+    ]
+
+
 def page(host: ExaminedHost) -> str:
     """Environment first, then what was measured."""
     lines = [f"{host.host}", ""]
     if host.fault:
         return "\n".join([*lines, f"could not be examined: {host.fault}"])
     lines += _environment(host)
-    if host.presets:
-        lines += ["", *_measured(host)]
+    if host.presets or host.left_out:
+        lines += ["", *_measured(host), *host.left_out]
     return "\n".join(lines)
 
 
@@ -180,6 +271,7 @@ def _row(one: PresetSpeed) -> tuple[str, ...]:
         f"{rate(one.trains)} positions/s",
         f"{rate(one.plays)} positions/s",
         f"{one.memory_bytes / GIB:.1f} GiB",
+        NOT_MEASURED if one.share_of_peak is None else f"{one.share_of_peak:.0%}",
         duration(hours),
         NOT_MEASURED if kwh is None else f"{kwh:.3g} kWh",
     )

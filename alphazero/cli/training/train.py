@@ -20,6 +20,7 @@ from alphazero.cli.command_table import build_parser, run_command
 from alphazero.cli.flags import add_config_flag, add_device_flag, add_number
 from alphazero.cluster.plan.outer import TaskRank, read_task
 from alphazero.cluster.plan.role import refuse_loopback
+from alphazero.games.outside.names import is_outside
 from alphazero.machine import machine as machines
 from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK
 from alphazero.machine.nvml import device_files_present
@@ -47,6 +48,7 @@ MOST_RANKS = 2**20
 WORLD_SIZE_FLAGS = ("--world-size", "--gpus", "--num-gpus")
 MEETING_LIMIT_S = 1800.0  # as --start-timeout of the launcher
 GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"
+OUTSIDE_PRESET = "own_game"  # of games of OpenSpiel and Python files
 NO_GPU_NOTICES = (
     f"NO NVIDIA DEVICE IN USE: training on the CPU with the small preset {CPU_PRESET};",
     f"the full network is --config {GPU_PRESET}",
@@ -58,7 +60,8 @@ def configure(parser: Parser) -> None:
     parser.shorten_help()
     start = parser.add_argument_group("this start")
     no_gpu = f"{CPU_PRESET} where there is no NVIDIA device"
-    add_config_flag(start, f" (default: {GPU_PRESET}, or {no_gpu})")
+    outside = f"{OUTSIDE_PRESET} for games of OpenSpiel and Python files"
+    add_config_flag(start, f" (default: {GPU_PRESET}, or {no_gpu}; {outside})")
     start.add_argument(
         "--resume",
         nargs="?",
@@ -146,6 +149,8 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
     if args.resume and args.fresh_start:
         raise ConfigError("--resume contradicts --fresh-start")
     check_spelling(args.resume)
+    if is_outside(str(flags.get("game", ""))):
+        default_preset = OUTSIDE_PRESET
     config = load_config(args.config or default_preset, flags, is_named=bool(args.config))
     settings = read_deepspeed_settings(Path(deepspeed_config_file(args) or shipped_deepspeed_config()))
     given = [(path, "--data") for path in config.data.data]
@@ -250,7 +255,7 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         check=not args.no_preflight,
         command=_command(task),
         is_launched=COMMAND_VARIABLE in os.environ,
-        notices=NO_GPU_NOTICES if on_cpu and not args.config else (),
+        notices=NO_GPU_NOTICES if on_cpu and not args.config and config.preset == CPU_PRESET else (),
     )
     return train(config, settings, runtime, request)
 

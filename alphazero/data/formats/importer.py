@@ -17,11 +17,12 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from tqdm import tqdm
+import pyarrow.compute as pc
 
 import alphazero._core as _core
 from alphazero.base.errors import DataError
-from alphazero.base.text import counted, printable, quoted
+from alphazero.base.log import Work
+from alphazero.base.text import counted, quoted, shortened
 from alphazero.data.formats.files import Source, names_below, sha256_of_source
 from alphazero.data.formats.lc0 import LC0, Lc0Chunk
 from alphazero.data.formats.lc0_files import is_lc0
@@ -30,6 +31,7 @@ from alphazero.data.formats.pgn import PGN
 from alphazero.data.formats.quarantine import MOST_LINES, Quarantine
 from alphazero.data.formats.working_directory import MARKER, WorkingDirectory
 from alphazero.data.store.game_filters import filter_texts, first_to_remove, judged
+from alphazero.data.store.rescoring import Rescoring
 from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME, Manifest, SourceEntry
 from alphazero.data.store.writer import SHARD_GAMES, SHARD_PLIES, StoreWriter
 from alphazero.machine.lock import import_lock
@@ -42,6 +44,7 @@ ALL_GAMES = GameFilters()
 # Of what the parsers make of files: with another number, cached stores are imported again.
 VERSION = 2
 
+MEGABYTE = 1_000_000
 _ROWS_AT_ONCE = 1 << 16  # their columns of repeated words are whole in memory
 
 
@@ -90,9 +93,10 @@ def import_games(
     store: Path,
     *,
     workers: int,
-    progress: bool,
+    progress: Work | None = None,
     kind: Format[Any, Any] | None = None,
     filters: GameFilters = ALL_GAMES,
+    rescoring: Rescoring | None = None,
     wait: bool = False,
     chunk_bytes: int = 0,
     shard_limits: tuple[int, int] = (SHARD_GAMES, SHARD_PLIES),
@@ -102,8 +106,9 @@ def import_games(
 ) -> ImportReport:
     """Read files and directories into the game store `store`.
 
-    workers: threads that parse, and as many that read. progress: a bar on stderr. kind: PGN or LC0; None
-    looks at the files. filters: games that do not pass are counted and not stored. wait: for another import
+    workers: threads that parse, and as many that read. progress: shows the file being read, the megabytes
+    of all files, and the games. kind: PGN or LC0; None looks at the files. filters: games that do not pass
+    are counted and not stored. rescoring: corrects the results of those that pass. wait: for another import
     of the same store, instead of refusing. chunk_bytes: of a file that a thread parses at once; 0 takes the
     format's own. shard_limits: games, plies of a full shard. most_quarantine_lines: of the store; further
     faulty games are only counted. say: receives a line for each thing passed over. beat: called again and
@@ -112,11 +117,11 @@ def import_games(
     began = time.monotonic()
     kind = kind or format_of(paths)
     found = kind.find(paths, say)
-    texts = filter_texts(filters)
+    made = StoreMade(tuple(filter_texts(filters)), rescoring.text if rescoring else "")
     store = store.resolve()
     work = WorkingDirectory(store)
     while True:
-        if (manifest := _present_manifest(found, store, texts)) is not None:
+        if (manifest := _present_manifest(found, store, made)) is not None:
             work.remove()  # of an import killed in its last step
             return ImportReport(store, manifest, True, time.monotonic() - began)
         work.make()
@@ -127,25 +132,28 @@ def import_games(
             if work.begin_store():
                 say(f"{work.path}: removed what an interrupted import left; reading all files again")
             try:
-                run = _Import(kind, found, work.store, filters, shard_limits, most_quarantine_lines)
-                with _bar(store, found, progress) as bar:
-                    manifest = run.run(store, workers, chunk_bytes, bar, beat)
+                run = _Import(
+                    kind, found, work.store, filters, rescoring, shard_limits, most_quarantine_lines
+                )
+                manifest = run.run(store, workers, chunk_bytes, progress or Work("import"), beat)
             finally:
                 work.remove()
         return ImportReport(store, manifest, False, time.monotonic() - began)
 
 
-def _bar(store: Path, found: Sequence[Source], progress: bool) -> tqdm[Any]:
-    return tqdm(
-        total=sum(source.size_bytes for source in found),
-        unit="B",
-        unit_scale=True,
-        desc=f"import {printable(store.name)}",
-        disable=not progress,
-    )
+@dataclass(frozen=True)
+class StoreMade:
+    """How games became those of a store: filters, and the tablebases that gave results ("": none did)."""
+
+    filters: tuple[str, ...]
+    rescored_by: str
+
+    def __str__(self) -> str:
+        filters = f"the filters {', '.join(self.filters)}" if self.filters else "no filters"
+        return f"{filters} and results by {self.rescored_by}" if self.rescored_by else filters
 
 
-def _present_manifest(found: Sequence[Source], store: Path, filters: Sequence[str]) -> Manifest | None:
+def _present_manifest(found: Sequence[Source], store: Path, made: StoreMade) -> Manifest | None:
     """The manifest of a complete store of these sources, None if nothing is there; else DataError."""
     if not store.exists():
         return None
@@ -155,10 +163,10 @@ def _present_manifest(found: Sequence[Source], store: Path, filters: Sequence[st
         raise DataError(f"{store}: not a game store; name another or remove it")
     manifest = Manifest.from_json(store / MANIFEST_NAME)
     check_sources(store, manifest, found, sha256_of_source, "name another store or remove it")
-    if manifest.filters != tuple(filters):
+    present = StoreMade(manifest.filters, manifest.rescored_by)
+    if present != made:
         raise DataError(
-            f"{store}: holds these sources with {_listed(manifest.filters)}; expected {_listed(filters)}:"
-            " name another store or remove it"
+            f"{store}: holds these sources with {present}; expected {made}: name another store or remove it"
         )
     return manifest
 
@@ -185,10 +193,6 @@ def check_sources(
             )
 
 
-def _listed(filters: Sequence[str]) -> str:
-    return f"the filters {', '.join(filters)}" if filters else "no filters"
-
-
 @dataclass
 class _Counts:
     """Counts over the games of one source that were read so far."""
@@ -200,6 +204,7 @@ class _Counts:
     contradictions: int = 0
     quarantined: Counter[str] = field(default_factory=Counter)
     filtered: Counter[str] = field(default_factory=Counter)  # by filter
+    rescored: Counter[str] = field(default_factory=Counter)  # by results before and after
 
 
 class _Import(Generic[C, G]):
@@ -211,6 +216,7 @@ class _Import(Generic[C, G]):
         sources: Sequence[Source],
         directory: Path,
         filters: GameFilters,
+        rescoring: Rescoring | None,
         shard_limits: tuple[int, int],
         most_lines: int,
     ) -> None:
@@ -218,6 +224,7 @@ class _Import(Generic[C, G]):
         self._sources = sources
         self._filters = filters
         self._filter_texts = filter_texts(filters)
+        self._rescoring = rescoring
         self._finished: list[SourceEntry] = []
         self._games_finished = 0
         self._counts = _Counts()  # of the source that is read
@@ -227,15 +234,18 @@ class _Import(Generic[C, G]):
         )
 
     def run(
-        self, target: Path, workers: int, chunk_bytes: int, bar: tqdm[Any], beat: Callable[[], None]
+        self, target: Path, workers: int, chunk_bytes: int, work: Work, beat: Callable[[], None]
     ) -> Manifest:
         """Read all sources and give the store its name."""
         with closing(self._quarantine):
-            self._read(workers, chunk_bytes, bar, beat)
+            before = work.what, work.unit, work.total, work.done, work.note
+            self._read(workers, chunk_bytes, work, beat)
+            work.what, work.unit, work.total, work.done, work.note = before
             self._quarantine.finish(sum(entry.num_quarantined for entry in self._finished))
         if not any(entry.imported for entry in self._finished):
             raise self._nothing_imported()
-        return self._writer.finish(target, self._finished, self._filter_texts)
+        rescored_by = self._rescoring.text if self._rescoring else ""
+        return self._writer.finish(target, self._finished, self._filter_texts, rescored_by)
 
     def _nothing_imported(self) -> DataError:
         """What was wrong with the first game, and what each filter removed."""
@@ -250,8 +260,11 @@ class _Import(Generic[C, G]):
             f" ({counted(self._games_finished, 'game')} found{removed}{first})"
         )
 
-    def _read(self, workers: int, chunk_bytes: int, bar: tqdm[Any], beat: Callable[[], None]) -> None:
-        bytes_read: deque[int] = deque()  # by threads that read; not yet in the bar
+    def _read(self, workers: int, chunk_bytes: int, work: Work, beat: Callable[[], None]) -> None:
+        bytes_read: deque[int] = deque()  # by threads that read; not yet shown
+        size_bytes = 0
+        work.what, work.unit = self._reading(), "MB"
+        work.total = max(1, sum(source.size_bytes for source in self._sources) // MEGABYTE)
         items = parse_in_order(self._kind, self._sources, workers, bytes_read.append, chunk_bytes)
         began = time.monotonic()
         with closing(items):
@@ -262,9 +275,14 @@ class _Import(Generic[C, G]):
                     self._take(item)
                 games = self._games_finished + self._counts.games
                 per_second = games / (time.monotonic() - began)
-                bar.set_postfix_str(f"{games} games, {per_second:.0f} games/s", refresh=False)
-                bar.update(sum(bytes_read.popleft() for _ in range(len(bytes_read))))
+                size_bytes += sum(bytes_read.popleft() for _ in range(len(bytes_read)))
+                work.what = self._reading()
+                work.advance(size_bytes // MEGABYTE, f"{counted(games, 'game')}, {per_second:,.0f} games/s")
                 beat()
+
+    def _reading(self) -> str:
+        """The file whose games are read."""
+        return f"import {shortened(self._sources[min(len(self._finished), len(self._sources) - 1)].name)}"
 
     def _next(self, items: Iterator[G | SourceEnd]) -> G | SourceEnd | None:
         try:
@@ -277,16 +295,20 @@ class _Import(Generic[C, G]):
     def _take(self, games: G) -> None:
         """Rows to the writer, faults to the quarantine, all of them counted."""
         counts, name = self._counts, self._sources[len(self._finished)].name
-        plies = np.diff(games.moves_offset)
+        num_games = len(games.moves_offset) - 1
         counts.filtered.update(dict.fromkeys(self._filter_texts, 0))
-        for begin in range(0, len(plies), _ROWS_AT_ONCE):
-            end = min(begin + _ROWS_AT_ONCE, len(plies))
+        for begin in range(0, num_games, _ROWS_AT_ONCE):
+            end = min(begin + _ROWS_AT_ONCE, num_games)
             rows = self._kind.rows(games, name, begin, end)
             removed_by = first_to_remove(judged(rows, rows.num_rows, self._filters), rows.num_rows)
             passes = removed_by == 0
-            self._writer.append(rows if passes.all() else rows.filter(pa.array(passes)))
-            counts.imported += int(np.count_nonzero(passes))
-            counts.plies += int(plies[begin:end][passes].sum())
+            rows = rows if passes.all() else rows.filter(pa.array(passes))
+            if self._rescoring is not None:
+                rows, rescored = self._rescoring.rows(rows)
+                counts.rescored.update(rescored)
+            self._writer.append(rows)
+            counts.imported += rows.num_rows
+            counts.plies += pc.sum(pc.list_value_length(rows.column("moves"))).as_py() or 0
             counts.contradictions += int(np.count_nonzero(games.contradiction[begin:end][passes]))
             removed = np.bincount(removed_by, minlength=len(self._filter_texts) + 1)[1:].tolist()
             counts.filtered.update(dict(zip(self._filter_texts, removed, strict=True)))
@@ -309,6 +331,7 @@ class _Import(Generic[C, G]):
             quarantined=dict(sorted(counts.quarantined.items())),
             contradictions=counts.contradictions,
             filtered=dict(counts.filtered),
+            rescored=dict(sorted(counts.rescored.items())),
         )
         self._finished.append(entry)
         self._games_finished += entry.games

@@ -8,6 +8,8 @@ import io
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from functools import partial
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ import pyarrow as pa
 
 import alphazero._core as _core
 from alphazero.base.errors import DataError
+from alphazero.base.text import printable
 from alphazero.data.formats.files import (
     READ_BYTES,
     ZSTD_WINDOW_BYTES,
@@ -56,12 +59,13 @@ _REFUSED = {
 class SourceReader:
     """The text of one source, decompressed, in blocks; afterwards the sha256 of the file itself."""
 
-    def __init__(self, source: Source, count_bytes: Callable[[int], None]) -> None:
-        """`count_bytes` receives how much of the file itself was read. Raises DataError."""
+    def __init__(self, source: Source, count_bytes: Callable[[int], None], what: str = KIND.what) -> None:
+        """`count_bytes` receives how much of the file itself was read. what: is in it. Raises DataError."""
         self.source = source
+        self._what = what
         self._digest = hashlib.sha256()
         self._file = io.BufferedReader(
-            HashingFile(source.path, count_bytes, KIND.what, self._digest.update), READ_BYTES
+            HashingFile(source.path, count_bytes, what, self._digest.update), READ_BYTES
         )
 
     def blocks(self, block_bytes: int) -> Iterator[bytes]:
@@ -69,7 +73,8 @@ class SourceReader:
         head, place = self._file.peek(8)[:8], str(self.source.path)
         for magic, what in _REFUSED.items():
             if head.startswith(magic):
-                raise DataError(f"{place}: this is {what}; expected PGN text: plain, gzip, bzip2 or zstd")
+                expected = f"expected {self._what} as text: plain, gzip, bzip2 or zstd"
+                raise DataError(f"{place}: this is {what}; {expected}")
         if head.startswith(b"\x1f\x8b"):
             return unpacked(self._file, begin_gzip, place, "gzip")
         if head.startswith(b"BZh"):
@@ -120,6 +125,22 @@ class _ZstdFrame:
         piece = self._waiting[self._begin : self._begin + _ZSTD_PIECE_BYTES]
         self._begin += len(piece)
         return self._frame.decompress(piece)
+
+
+def text_lines(path: Path, what: str) -> Iterator[str]:
+    """The lines of a text file, plain or packed, without their ends; bytes that are no UTF-8 become U+FFFD.
+
+    what: is in it, for errors. Raises DataError, also for a line of over a MiB.
+    """
+    source, rest, is_first = Source(path, printable(path.name), 0, 0, (path,)), b"", True
+    with closing(SourceReader(source, lambda count: None, what)) as reader:
+        for block in chain(reader.blocks(READ_BYTES), (b"\n",)):
+            *lines, rest = (rest + block).split(b"\n")
+            if len(rest) > READ_BYTES:
+                raise DataError(f"{path}: a line of over {READ_BYTES:,} bytes; expected {what}")
+            for line in lines:
+                yield line.decode("utf-8-sig" if is_first else "utf-8", errors="replace").rstrip("\r")
+                is_first = False
 
 
 CHUNK_BYTES = 4 << 20  # text a parsing task gets

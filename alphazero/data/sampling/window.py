@@ -181,13 +181,12 @@ class Window:
             raise DataError("no game stores given")
         first = stores[0]
         for store in stores:
-            if store.manifest.game != first.manifest.game:
-                raise DataError(
-                    f"{store.path}: holds {store.manifest.game}, but {first.path} holds {first.manifest.game}"
-                )
+            if store.manifest.game_now != first.manifest.game_now:
+                own, other = store.manifest.game_now, first.manifest.game_now
+                raise DataError(f"{store.path}: holds {own}, but {first.path} holds {other}")
         shards = [shard for store in stores for shard in store.shards]
         content_ids = [entry.sha256 for store in stores for entry in store.manifest.shards]
-        return cls.of_shards(first.manifest.game, shards, content_ids)
+        return cls.of_shards(first.manifest.game_now, shards, content_ids)
 
     @classmethod
     def joined(cls, first: Window, second: Window) -> Window:
@@ -395,7 +394,7 @@ def newest_games(store: GameStore, size: int) -> Window:
         num_positions += int(counting_plies(store.shards[-num_shards]).lengths.sum())
     first_shard = len(store.shards) - num_shards
     window = Window.of_shards(
-        store.manifest.game,
+        store.manifest.game_now,
         store.shards[first_shard:],
         [entry.sha256 for entry in store.manifest.shards[first_shard:]],
     )

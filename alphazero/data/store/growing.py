@@ -49,7 +49,7 @@ class GrowingStore:
         self.manifest: Manifest | None = None
         if (path / MANIFEST_NAME).exists():
             self.manifest = GameStore.open(path).manifest
-            if self.manifest.game != game:
+            if self.manifest.game_now != game:
                 raise DataError(f"{path}: holds games of {self.manifest.game}; expected {game}")
             if self.manifest.sources or self.manifest.quarantine.size_bytes:
                 raise DataError(f"{path}: holds games read from files; expected a store that grows")

@@ -28,7 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import alphazero._core as _core
-from alphazero.base.errors import DataError
+from alphazero.base.errors import ConfigError, DataError
 from alphazero.base.files import sha256_of
 from alphazero.base.records import from_table
 from alphazero.base.text import quoted, reason
@@ -44,7 +44,7 @@ from alphazero.data.store.columns import (
     validity,
 )
 from alphazero.data.store.schema import OLDEST_VERSION, VERSION, schema_with, version_of
-from alphazero.games.registry import game_names, get_game
+from alphazero.games.registry import get_game, known_game
 
 MAGIC = "alphazero-game-store"
 MANIFEST_NAME = "manifest.json"
@@ -90,6 +90,8 @@ class SourceEntry:
     quarantined: games that could not be imported, by kind of fault (_core.PgnFault in lower case).
     contradictions: imported games whose header result differs from the mate or stalemate on the board.
     filtered: games that filters left out, by filter; games = imported + quarantined + filtered.
+    rescored: imported games that tablebases gave another result, by both ('1-0 -> 1/2-1/2'), and `cut`: those
+    whose end is left out.
     """
 
     name: str
@@ -101,6 +103,7 @@ class SourceEntry:
     quarantined: dict[str, int]
     contradictions: int
     filtered: dict[str, int] = field(default_factory=dict)
+    rescored: dict[str, int] = field(default_factory=dict)
 
     @property
     def num_quarantined(self) -> int:
@@ -108,9 +111,9 @@ class SourceEntry:
         return sum(self.quarantined.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; `filtered` only where there were filters."""
-        body = asdict(self)
-        return body if self.filtered else {name: body[name] for name in body if name != "filtered"}
+        """Plain values; `filtered` and `rescored` only where there is something in them."""
+        optional = ("filtered", "rescored")
+        return {name: value for name, value in asdict(self).items() if value or name not in optional}
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,7 @@ class Manifest:
     quarantine: QuarantineEntry
     version: int = OLDEST_VERSION
     filters: tuple[str, ...] = ()  # of games, at import: 'min_elo 1500'
+    rescored_by: str = ""  # tablebases, at import
 
     @property
     def games(self) -> int:
@@ -164,10 +168,19 @@ class Manifest:
         """Games that filters left out at import, by filter, over all sources."""
         return {name: sum(source.filtered.get(name, 0) for source in self.sources) for name in self.filters}
 
+    @property
+    def rescored(self) -> dict[str, int]:
+        """Games that tablebases changed at import, over all sources; see SourceEntry."""
+        total: Counter[str] = Counter()
+        for source in self.sources:
+            total.update(source.rescored)
+        return dict(sorted(total.items()))
+
     def body(self) -> dict[str, Any]:
         """The JSON form without its own checksum."""
         return {
             **({"filters": list(self.filters)} if self.filters else {}),
+            **({"rescored_by": self.rescored_by} if self.rescored_by else {}),
             "magic": MAGIC,
             "version": self.version,
             "game": self.game,
@@ -177,6 +190,11 @@ class Manifest:
             "sources": [source.to_json() for source in self.sources],
             "quarantine": asdict(self.quarantine),
         }
+
+    @property
+    def game_now(self) -> str:
+        """The game by the name that it has in this process (registry.known_game). Raises ConfigError."""
+        return known_game(self.game)
 
     @cached_property
     def sha256(self) -> str:
@@ -421,8 +439,10 @@ def verify_shard(shard: ShardView, game: str) -> None:
         check_values(shard.batch)
     except (pa.ArrowException, ValueError) as error:
         raise DataError(f"{shard.path}: {reason(error)}") from error
-    if game not in game_names():
-        raise DataError(f"{shard.path}: game {quoted(game)}: expected one of {', '.join(game_names())}")
+    try:
+        game = known_game(game)
+    except ConfigError as error:
+        raise DataError(f"{shard.path}: {error}") from None
     find_illegal_game = get_game(game).core.find_illegal_game
     search = None if shard.search is None else shard.search.core_arrays()
     try:

@@ -22,8 +22,8 @@ class StoreSummary:
     from the mate or stalemate they end in. evaluations, clocks: plies of which comments
     gave one. searched_games: made by a search; full_searches: their plies that
     count as samples; targets: games by what their policies are. elo_range: lowest and highest of either
-    player, if any is given. filtered: games that filters left out at the import, by filter. columns: those of
-    version 2.
+    player, if any is given. filtered: games that filters left out at the import, by filter. rescored: games
+    that tablebases (rescored_by) changed there. columns: those of version 2.
     """
 
     game: str
@@ -44,6 +44,8 @@ class StoreSummary:
     elo_range: tuple[int, int] | None
     quarantined: Mapping[str, int]
     filtered: Mapping[str, int]
+    rescored_by: str
+    rescored: Mapping[str, int]
     sources: tuple[SourceEntry, ...]
     manifest_sha256: str
     version: int
@@ -114,6 +116,8 @@ def summarize(store: GameStore) -> StoreSummary:
         elo_range=(min(elos), max(elos)) if elos else None,
         quarantined=manifest.quarantined,
         filtered=manifest.filtered,
+        rescored_by=manifest.rescored_by,
+        rescored=manifest.rescored,
         sources=manifest.sources,
         manifest_sha256=manifest.sha256,
         version=manifest.version,

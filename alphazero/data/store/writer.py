@@ -149,14 +149,20 @@ class StoreWriter:
         self.shards.append(entry)
         self._rows, self._open = [], np.zeros(3, np.int64)
 
-    def finish(self, target: Path, sources: Sequence[SourceEntry], filters: Sequence[str] = ()) -> Manifest:
+    def finish(
+        self,
+        target: Path,
+        sources: Sequence[SourceEntry],
+        filters: Sequence[str] = (),
+        rescored_by: str = "",
+    ) -> Manifest:
         """Close the last shard, write the manifest, and rename the directory to `target`. filters: of games.
 
         The directory holds quarantine.jsonl already or gets an empty one; other files in it are the
         caller's to remove before. Raises DataError.
         """
         self.close_shard()
-        manifest = manifest_of(self.directory, self.game, self.shards, sources, filters)
+        manifest = manifest_of(self.directory, self.game, self.shards, sources, filters, rescored_by)
         write_whole(self.directory / MANIFEST_NAME, manifest.to_json().encode())
         try:
             self.directory.rename(target)
@@ -172,6 +178,7 @@ def manifest_of(
     shards: Sequence[ShardEntry],
     sources: Sequence[SourceEntry] = (),
     filters: Sequence[str] = (),
+    rescored_by: str = "",
 ) -> Manifest:
     """The manifest of what a directory holds, which gets an empty quarantine.jsonl if it has none."""
     quarantine = directory / QUARANTINE_NAME
@@ -187,6 +194,7 @@ def manifest_of(
         quarantine=entry,
         version=_version_of_shards(directory, shards),
         filters=tuple(filters),
+        rescored_by=rescored_by,
     )
 
 

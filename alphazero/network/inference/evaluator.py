@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from alphazero.games.core_types import BatchEvaluation, Indices, Positions
-from alphazero.network.inference.forward import ModuleForward, check_fits, fold_tensors
+from alphazero.network.inference.attention import OneDnnAttention
+from alphazero.network.inference.forward import Forward, ModuleForward, check_fits, fold_tensors
 from alphazero.network.inference.int8 import Int8Forward
 from alphazero.network.inference.kernels import kernels_for, make_cuda_forward
-from alphazero.network.inference.onednn import Forward, OneDnnAttention, OneDnnForward, why_not_onednn
+from alphazero.network.inference.onednn import OneDnnForward, why_not_onednn
 from alphazero.network.inference.program import BatchBuffers, BatchProgram, CudaRunner, Runner, policy_places
 from alphazero.network.model.precision import DTYPES, INT8, require_int8
 from alphazero.network.model.resnet import AlphaZeroNet
@@ -140,7 +141,7 @@ def make_forward(
 ) -> Forward:
     """The fastest forward pass that keeps the evaluator's promise on this device. Raises ConfigError."""
     if precision == INT8:
-        require_int8(device, body=network.config.body)
+        require_int8(device, body=network.config.body, game=network.spec.name)
         return Int8Forward(network, batch_size)
     dtype = DTYPES[precision]
     if device.type == "cuda":
@@ -151,6 +152,5 @@ def make_forward(
     reason = why_not_onednn(dtype)
     if reason:
         return ModuleForward(network, device, dtype, compiled=False, remark=f" ({reason})")
-    if network.config.body == "attention":
-        return OneDnnAttention(network, dtype)
-    return OneDnnForward(network, dtype, batch_size)
+    kind = OneDnnAttention if network.config.body == "attention" else OneDnnForward
+    return kind(network, dtype, batch_size)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from alphazero.network.model.heads import AttentionPolicyHead, ConvNorm, TokenPolicyHead
+from alphazero.network.model.heads import AttentionPolicyHead, ConvNorm, LinearPolicyHead, TokenPolicyHead
 from alphazero.network.model.layers import BATCH_NORM_EPS
 from alphazero.network.model.resnet import AlphaZeroNet
 
@@ -71,6 +71,18 @@ def check_fits(network_tensors: Mapping[str, Tensor], named: Mapping[str, Tensor
 # Shapes: B positions, C channels, H x W board, L numbers of the policy head, 3 = win, draw, loss.
 
 
+class Forward(Protocol):
+    """What evaluates a network with BatchNorm folded, and can take new weights; see ModuleForward."""
+
+    description: str
+
+    def __call__(self, planes_BCHW: Tensor, /) -> tuple[Tensor, Tensor]:
+        """Planes to policy and WDL."""
+
+    def load(self, folded: Mapping[str, Tensor]) -> None:
+        """Take new weights."""
+
+
 class ModuleForward:
     """A network's modules, channels last, in one precision; new weights keep the addresses of the old ones.
 
@@ -111,6 +123,8 @@ class ModuleForward:
             return network.policy.all_moves(body), network.value(body)
         if isinstance(network.policy, TokenPolicyHead):
             return network.policy.planes(body).flatten(1), network.value(body)
+        if isinstance(network.policy, LinearPolicyHead):
+            return network.policy(body), network.value(body)
         policy_BPHW = network.policy.output(network.policy.hidden(body, rectifies=True))
         return policy_BPHW.permute(0, 2, 3, 1).flatten(1).contiguous(), network.value(body)
 

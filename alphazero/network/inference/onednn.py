@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from alphazero.network.inference.forward import ModuleForward, fold_tensors
+from alphazero.network.inference.forward import fold_tensors
 from alphazero.network.model.heads import logits_of_moves
 from alphazero.network.model.precision import has_onednn_bf16
 from alphazero.network.model.resnet import AlphaZeroNet
@@ -59,9 +59,26 @@ class Packed:
 
     def of_rows(self, rows_BC: Tensor, activation: str = "none") -> Tensor:
         """A fully connected layer: [B, C] -> [B, C'], the rows as the squares of one picture."""
-        batch_size, channels = rows_BC.shape
-        picture_1CB1 = rows_BC.view(1, batch_size, 1, channels).permute(0, 3, 1, 2)
-        return self(picture_1CB1, activation).permute(0, 2, 3, 1).reshape(batch_size, -1)
+        return rows_of(self(picture_of(rows_BC), activation))
+
+    def of_rows_added(self, rows_BC: Tensor, added_BC: Tensor, activation: str) -> Tensor:
+        """The same, with numbers [B, C'] added before the activation (none, relu)."""
+        output_1CB1 = torch.ops.mkldnn._convolution_pointwise.binary(
+            *(picture_of(rows_BC), picture_of(added_BC), *self._convolution()),
+            *("add", 1.0, None if activation == "none" else activation, [], ""),
+        )
+        return rows_of(output_1CB1)
+
+
+def picture_of(rows_BC: Tensor) -> Tensor:
+    """Rows as the squares of one picture."""
+    batch_size, channels = rows_BC.shape
+    return rows_BC.view(1, batch_size, 1, channels).permute(0, 3, 1, 2)
+
+
+def rows_of(picture_1CB1: Tensor) -> Tensor:
+    """And back: [B, C], contiguous."""
+    return picture_1CB1.permute(0, 2, 3, 1).reshape(picture_1CB1.shape[2], -1)
 
 
 @dataclass(frozen=True)
@@ -149,17 +166,15 @@ class OneDnnForward:
         )
         self.policy = self._policy(folded)
         self.value_reduce = self._convolution(folded, "value.reduce.conv")
-        hidden_OX = folded["value.hidden.weight"]
-        # Columns come as (channel, square), the picture lies as (square, channel).
-        squares = self.board[0] * self.board[1]
-        hidden_OX = hidden_OX.view(len(hidden_OX), -1, squares).transpose(1, 2).flatten(1)
-        self.value_hidden = self._fully_connected(hidden_OX, folded["value.hidden.bias"])
+        self.value_hidden = self._of_picture(folded, "value.hidden")
         self.value_output = self._fully_connected(folded["value.output.weight"], folded["value.output.bias"])
 
     def _policy(self, folded: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor]:
         """The policy head without its gather: tower to [B, L]."""
         if self.config.policy_head == "attention":
             return self._attention_policy(folded)
+        if "policy.reduce.conv.weight" in folded:
+            return self._linear_policy(folded)
         hidden = self._convolution(folded, "policy.hidden.conv")
         output = self._convolution(folded, "policy.output")
 
@@ -168,6 +183,18 @@ class OneDnnForward:
             return planes_BPHW.permute(0, 2, 3, 1).flatten(1).contiguous()
 
         return planes
+
+    def _linear_policy(self, folded: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor]:
+        reduce = self._convolution(folded, "policy.reduce.conv")
+        output = self._of_picture(folded, "policy.output")
+        return lambda tower: output.of_rows(reduce(tower, "relu").permute(0, 2, 3, 1).flatten(1))
+
+    def _of_picture(self, folded: Mapping[str, Tensor], name: str) -> Packed:
+        """A fully connected layer of a picture: its columns come as (channel, square)."""
+        weight_OX = folded[f"{name}.weight"]
+        squares = self.board[0] * self.board[1]
+        weight_OX = weight_OX.view(len(weight_OX), -1, squares).transpose(1, 2).flatten(1)
+        return self._fully_connected(weight_OX, folded[f"{name}.bias"])
 
     def _attention_policy(self, folded: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor]:
         weight_CC, bias_C = folded["policy.embed.weight"], folded["policy.embed.bias"]
@@ -212,47 +239,6 @@ class OneDnnForward:
     def _fully_connected(self, weight_OC: Tensor, bias_O: Tensor) -> Packed:
         input_shape = [1, weight_OC.shape[1], self.batch_size, 1]
         return pack(weight_OC[:, :, None, None], bias_O, 0, input_shape, self.dtype)
-
-
-# What evaluates a network with BatchNorm folded, and can take new weights.
-Forward: TypeAlias = ModuleForward | OneDnnForward
-
-
-class OneDnnAttention(ModuleForward):
-    """A network with an attention body on the CPU: its modules, each fully connected layer a convolution."""
-
-    def __init__(self, network: AlphaZeroNet, dtype: torch.dtype) -> None:
-        super().__init__(network, torch.device("cpu"), dtype, compiled=False)
-        self.description = f"oneDNN layers and PyTorch operators on cpu, {dtype}"
-        for module in list(self.network.modules()):
-            for name, layer in module.named_children():
-                if isinstance(layer, nn.Linear):
-                    setattr(module, name, PackedLinear(layer))
-
-    def load(self, folded: Mapping[str, Tensor]) -> None:
-        """See ModuleForward."""
-        super().load(folded)
-        for module in self.network.modules():
-            if isinstance(module, PackedLinear):
-                module.packed = None
-
-
-class PackedLinear(nn.Module):
-    """A fully connected layer as a convolution, packed for the number of rows that it meets first."""
-
-    def __init__(self, linear: nn.Linear) -> None:
-        super().__init__()
-        self.weight, self.bias = linear.weight, linear.bias
-        self.packed: Packed | None = None
-
-    def forward(self, input: Tensor) -> Tensor:
-        """[..., C] -> [..., C']."""
-        rows_RC = input.reshape(-1, input.shape[-1])
-        if self.packed is None:
-            shape = [1, rows_RC.shape[1], len(rows_RC), 1]
-            bias_O = torch.zeros(len(self.weight)) if self.bias is None else self.bias
-            self.packed = pack(self.weight[:, :, None, None], bias_O, 0, shape, input.dtype)
-        return self.packed.of_rows(rows_RC).view(*input.shape[:-1], -1)
 
 
 def pack(weight: Tensor, bias: Tensor, pad: int, input_shape: list[int], dtype: torch.dtype) -> Packed:

@@ -22,11 +22,14 @@ from torch import Tensor, nn
 from alphazero.base.errors import WeightsError
 from alphazero.network.inference.forward import fold_batch_norm
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.lc0_weights import MAX_FILE_BYTES
 from alphazero.network.weights.weights import write_whole
 
 PACKAGES = ("onnx", "onnxscript")
 OPSET = 18  # the lowest that torch's exporter writes without a conversion
 INPUT, POLICY, WDL, MOVES_LEFT = "/input/planes", "/output/policy", "/output/wdl", "/output/mlh"
+FLOAT_BYTES = 4
+SPARE_BYTES = 16 << 20  # above the graph of the largest network
 EXAMPLE_POSITIONS = 2  # of one, the exporter would take the batch for a constant
 
 
@@ -38,7 +41,7 @@ class _Interface(nn.Module):
         self.network = fold_batch_norm(network)
         spec = network.spec
         scale_C = torch.ones(spec.num_planes)
-        scale_C[spec.num_bit_planes :] = torch.tensor(spec.scalar_scale)
+        scale_C[spec.num_planes - spec.num_scalar_planes :] = torch.tensor(spec.scalar_scale)
         with torch.no_grad():
             if network.config.body == "attention":
                 self.network.body.embedding.squares.weight[:, : spec.num_planes] *= scale_C
@@ -60,6 +63,12 @@ def write_onnx(path: Path, network: AlphaZeroNet) -> None:
     if missing:
         raise WeightsError(
             f"{path}: writing ONNX needs {' and '.join(missing)}; expected pip install 'alphazero[onnx]'"
+        )
+    numbers = network.parameter_count()
+    if FLOAT_BYTES * numbers + SPARE_BYTES > MAX_FILE_BYTES:
+        raise WeightsError(
+            f"{path}: a network of {numbers:,} numbers: ONNX files have {FLOAT_BYTES} bytes for each and "
+            f"are at most {MAX_FILE_BYTES:,} bytes long, protobuf's limit; expected --to safetensors or pt"
         )
     spec = network.spec
     example = torch.zeros(EXAMPLE_POSITIONS, spec.num_planes, spec.board_height, spec.board_width)

@@ -16,8 +16,9 @@ from alphazero.base.log import program_line
 from alphazero.games.core_types import Indices, Positions
 from alphazero.games.registry import GameSpec
 from alphazero.machine.memory import memory_error
-from alphazero.network.inference.onednn import Forward
+from alphazero.network.inference.forward import Forward
 from alphazero.network.model.heads import PROMOTION_PIECES
+from alphazero.network.model.planes import float_planes
 from alphazero.settings.sections import NetworkConfig
 
 
@@ -26,7 +27,9 @@ def policy_places(config: NetworkConfig, spec: GameSpec) -> tuple[int, tuple[int
 
     Planes lie square by square there; spec.policy_map counts them plane by plane.
     """
-    squares = spec.board_height * spec.board_width
+    squares = spec.num_squares
+    if not spec.policy_planes:
+        return spec.policy_size, spec.policy_map
     if config.policy_head == "attention":
         return squares**2 + spec.board_width**2 * PROMOTION_PIECES, spec.attention_map
     planes = spec.policy_planes
@@ -59,20 +62,22 @@ class PlaneExpander:
     """
 
     def __init__(self, spec: GameSpec, batch_size: int, device: torch.device, dtype: torch.dtype) -> None:
-        squares = spec.board_height * spec.board_width
-        self.bit_bytes = BITS_A_BYTE * spec.num_bit_planes
+        squares = spec.num_squares
+        self.spec = spec
+        self.bit_bytes = spec.packed_bytes - spec.num_scalar_planes
         self.one = byte_of_one(spec) if dtype is torch.uint8 else 1
         self.scale_S = self.one * torch.tensor(spec.scalar_scale, dtype=torch.float32, device=device)
         self.in_bytes = dtype is torch.uint8
         self.bit_of_byte = (1 << torch.arange(BITS_A_BYTE, device=device)).to(torch.uint8)
         planes_BQC = torch.zeros((batch_size, squares, spec.num_planes), dtype=dtype, device=device)
-        self.bit_planes_BQP = planes_BQC[:, :, : spec.num_bit_planes]
-        self.scalar_planes_BQS = planes_BQC[:, :, spec.num_bit_planes :]
+        num_seen = spec.num_bit_planes + spec.num_float_planes
+        self.bit_planes_BQP = planes_BQC[:, :, :num_seen]
+        self.scalar_planes_BQS = planes_BQC[:, :, num_seen:]
         self.planes_BQC = planes_BQC
         self.planes_BCHW = planes_BQC.view(batch_size, spec.board_height, spec.board_width, -1).permute(
             0, 3, 1, 2
         )
-        self.few = spec.num_planes < FEW_PLANES
+        self.few = spec.num_planes < FEW_PLANES and not spec.num_float_planes
         if self.few:
             byte_value = torch.arange(256, device=device).to(torch.uint8)[:, None]
             self.squares_of_byte = (byte_value & self.bit_of_byte).ne(0).to(dtype) * self.one
@@ -82,7 +87,7 @@ class PlaneExpander:
             self.bit_planes_BPX = planes_BCX[:, : spec.num_bit_planes]
             self.scalar_planes_BSX = planes_BCX[:, spec.num_bit_planes :]
             self.gathered_BQC = planes_BCX.transpose(1, 2)[:, :squares]
-        else:
+        elif not spec.num_float_planes:
             bits_B8bP = torch.zeros(
                 (batch_size, BITS_A_BYTE, BITS_A_BYTE, spec.num_bit_planes), dtype=torch.uint8, device=device
             )
@@ -101,6 +106,9 @@ class PlaneExpander:
             self.bit_planes_BPX.copy_(squares_X8.view(self.bit_planes_BPX.shape))
             self.scalar_planes_BSX.copy_(scalars_BS[:, :, None])
             self.planes_BQC.copy_(self.gathered_BQC)
+        elif self.spec.num_float_planes:
+            self.bit_planes_BQP.copy_(float_planes(packed_BN, self.spec).transpose(1, 2))
+            self.scalar_planes_BQS.copy_(scalars_BS[:, None])
         else:
             bytes_B8P = bytes_BX.reshape(len(packed_BN), -1, BITS_A_BYTE).transpose(1, 2).contiguous()
             torch.bitwise_and(bytes_B8P[:, :, None], self.bit_of_byte[:, None], out=self.bits_B8bP)

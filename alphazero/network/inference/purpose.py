@@ -1,4 +1,4 @@
-"""The evaluator of a network for a purpose: self-play, or the tree of one game.
+"""The evaluator of a network for a purpose: self-play, the tree of one game, or trees of many positions.
 
 Batches have fixed sizes: a NetworkEvaluator has one, and rounds alike for every position. Self-play and a
 tree have an evaluator for each of several sizes, because padding a few positions to a large batch costs as
@@ -27,6 +27,7 @@ from alphazero.network.model.resnet import AlphaZeroNet
 STEP = 4  # from one size to the next
 SMALLEST_EVEN = 4
 CPU_BATCH_SIZE, CUDA_BATCH_SIZE = 32, 256
+CPU_FOREST_BATCH = 64  # of several trees
 TREE_BATCHES = 2  # that a tree has evaluated at a time
 
 
@@ -46,6 +47,17 @@ def evaluator_for_tree(
     batch_size = batch_size or largest_tree_batch(device)
     ladder = EvaluatorLadder(network, device, precision, batch_size)
     return ladder if on_cuda else SideBySide(ladder, TREE_BATCHES, num_threads or torch.get_num_threads())
+
+
+def evaluator_for_forest(
+    network: AlphaZeroNet, device: torch.device, precision: str, batch_size: int
+) -> NetworkEvaluator | SideBySide:
+    """For trees of many positions, whose evaluations do not depend on what else is evaluated, to the bit."""
+    if device.type == "cuda":
+        return NetworkEvaluator(network, device, precision, batch_size)
+    return SideBySide(
+        EvenLadder(network, device, precision, batch_size), TREE_BATCHES, torch.get_num_threads()
+    )
 
 
 def largest_tree_batch(device: torch.device) -> int:
@@ -135,6 +147,7 @@ class SideBySide:
         self.batch_size = ladder.batch_size
         self.description = ladder.description
         num_batches = max(1, min(num_batches, num_threads))
+        self.batches_ahead = num_batches + 1  # one waits, so that no thread does
         self._free: SimpleQueue[EvaluatorLadder] = SimpleQueue()
         for each in (ladder, *(ladder.twin() for _ in range(num_batches - 1))):
             self._free.put(each)

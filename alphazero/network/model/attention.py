@@ -9,10 +9,13 @@ before it). An encoder normalises after each addition and scales its branches as
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import shortened
@@ -26,6 +29,15 @@ from alphazero.settings.sections import NetworkConfig
 PIECE_PLANES = 12  # of the newest position; the dense embedding shows them to every square
 SMOLGEN_EPS = DENSE_EPS = 1e-3
 MAP_EPS = 1e-6
+
+
+Run = Callable[..., Tensor]  # a part of the network and its inputs to its output
+
+
+def run_part(part: nn.Module, *inputs: Any) -> Tensor:  # noqa: ANN401 - as the part's
+    """Call it. In training torch.compile of this function may stand in its place."""
+    output: Tensor = part(*inputs)
+    return output
 
 
 class FeedForward(nn.Module):
@@ -44,7 +56,7 @@ class FeedForward(nn.Module):
 
 
 class Smolgen(nn.Module):
-    """What a position adds to the scores of each head; the last layer is one for all encoders."""
+    """What a position adds to the scores of each head, but for the last layer, which all encoders share."""
 
     def __init__(self, config: NetworkConfig, squares: int) -> None:
         super().__init__()
@@ -57,15 +69,12 @@ class Smolgen(nn.Module):
         self.heads = config.heads
         self.activation = ACTIVATIONS[config.smolgen_activation]
 
-    def forward(self, input_BQC: Tensor, scores_of: nn.Linear) -> Tensor:
-        """[B, Q, C] -> scores [B, N, Q, Q]."""
+    def forward(self, input_BQC: Tensor) -> Tensor:
+        """[B, Q, C] -> [B, N, G], from which the last layer makes scores."""
         compressed_BX = self.compress(input_BQC).flatten(1)
         hidden_BX = self.ln1(self.activation(self.first(compressed_BX)))
-        generated_BX = self.ln2(self.activation(self.second(hidden_BX)))
-        squares = input_BQC.shape[1]
-        generated_BNG = generated_BX.view(generated_BX.shape[0], self.heads, -1)
-        scores_BNX: Tensor = scores_of(generated_BNG)
-        return scores_BNX.view(*scores_BNX.shape[:2], squares, squares)
+        generated_BX: Tensor = self.ln2(self.activation(self.second(hidden_BX)))
+        return generated_BX.view(generated_BX.shape[0], self.heads, -1)  # not len(): ONNX would keep it
 
 
 class Encoder(nn.Module):
@@ -86,23 +95,57 @@ class Encoder(nn.Module):
         self.heads = config.heads
         self.alpha = branch_scale(config.blocks)
 
-    def forward(self, input_BQC: Tensor, scores_of: nn.Linear | None) -> Tensor:
-        """[B, Q, C] -> [B, Q, C]."""
+    def forward(self, input_BQC: Tensor, scores_of: nn.Linear | None, recomputes_scores: bool) -> Tensor:
+        """[B, Q, C] -> [B, Q, C]. scores_of: smolgen's last layer."""
         query_BNQD, key_BNQD, value_BNQD = (
             layer(input_BQC).unflatten(2, (self.heads, -1)).transpose(1, 2)
             for layer in (self.query, self.key, self.value)
         )
-        scores_BNQQ = None
-        if self.smolgen is not None:
-            assert scores_of is not None
-            scores_BNQQ = self.smolgen(input_BQC, scores_of)
-        attended_BNQD = functional.scaled_dot_product_attention(
-            query_BNQD, key_BNQD, value_BNQD, attn_mask=scores_BNQQ
-        )
+        generated_BNG = None if self.smolgen is None else self.smolgen(input_BQC)
+        parts = (query_BNQD, key_BNQD, value_BNQD, generated_BNG, scores_of)
+        attended_BNQD = recomputed(attend, *parts) if recomputes_scores else attend(*parts)
         branch_BQC = self.output(attended_BNQD.transpose(1, 2).flatten(2))
         middle_BQC = self.ln1(input_BQC + self.alpha * branch_BQC)
         output_BQC: Tensor = self.ln2(middle_BQC + self.alpha * self.ffn(middle_BQC))
         return output_BQC
+
+
+def attend(
+    query_BNQD: Tensor,
+    key_BNQD: Tensor,
+    value_BNQD: Tensor,
+    generated_BNG: Tensor | None,
+    scores_of: nn.Linear | None,
+) -> Tensor:
+    """Each square's mean of the values of all squares, [B, N, Q, D], weighted by the softmax of its scores.
+
+    On a CPU by plain products, which are faster there (`alphazero bench attention`).
+    """
+    scores_BNQQ = None
+    if generated_BNG is not None:
+        assert scores_of is not None
+        scores_BNQQ = scores_of(generated_BNG).unflatten(2, (query_BNQD.shape[2], -1))
+    if query_BNQD.device.type == "cpu":
+        return attend_plainly(query_BNQD, key_BNQD, value_BNQD, scores_BNQQ)
+    return functional.scaled_dot_product_attention(query_BNQD, key_BNQD, value_BNQD, attn_mask=scores_BNQQ)
+
+
+def attend_plainly(
+    query_BNQD: Tensor, key_BNQD: Tensor, value_BNQD: Tensor, scores_BNQQ: Tensor | None
+) -> Tensor:
+    """scaled_dot_product_attention by matrix products and a softmax."""
+    products_BNQQ = query_BNQD @ key_BNQD.transpose(2, 3) * query_BNQD.shape[-1] ** -0.5
+    if scores_BNQQ is not None:
+        products_BNQQ = products_BNQQ + scores_BNQQ
+    attended_BNQD: Tensor = products_BNQQ.softmax(3).to(value_BNQD.dtype) @ value_BNQD
+    return attended_BNQD
+
+
+def recomputed(function: Run, *parts: Any) -> Tensor:  # noqa: ANN401 - as the function's
+    """The function's result; for the backward pass its inputs alone are kept, and the rest computed again."""
+    # No layer here draws random numbers, and their state cannot be read while a CUDA graph is captured.
+    result: Tensor = checkpoint(function, *parts, use_reentrant=False, preserve_rng_state=False)
+    return result
 
 
 def branch_scale(encoders: int) -> float:
@@ -184,7 +227,10 @@ def reached_squares(spec: GameSpec) -> Tensor:
 
 
 class AttentionBody(nn.Module):
-    """Embedding and encoders. Raises ConfigError where the heads do not divide the channels."""
+    """Embedding and encoders. Raises ConfigError where the heads do not divide the channels.
+
+    checkpointing: what the backward pass computes again (TrainingConfig.activation_checkpointing).
+    """
 
     def __init__(self, config: NetworkConfig, spec: GameSpec) -> None:
         super().__init__()
@@ -197,12 +243,14 @@ class AttentionBody(nn.Module):
         self.scores = (
             nn.Linear(config.smolgen_size, squares**2, bias=False) if config.smolgen_channels else None
         )
+        self.checkpointing = "none"
 
-    def forward(self, planes_BPHW: Tensor) -> Tensor:
+    def forward(self, planes_BPHW: Tensor, run: Run = run_part) -> Tensor:
         """[B, P, H, W] -> tokens [B, Q, C]."""
-        tokens_BQC: Tensor = self.embedding(planes_BPHW)
+        tokens_BQC = run(self.embedding, planes_BPHW)
         for encoder in self.encoders:
-            tokens_BQC = encoder(tokens_BQC, self.scores)
+            parts = (encoder, tokens_BQC, self.scores, self.checkpointing == "scores")
+            tokens_BQC = recomputed(run, *parts) if self.checkpointing == "encoders" else run(*parts)
         return tokens_BQC
 
 

@@ -25,6 +25,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 PROMOTION_PIECES = 3  # queen, rook, bishop; a knight is the plain move
 NUM_OFFSETS = PROMOTION_PIECES + 1
+LINEAR_FILTERS = 4  # of LinearPolicyHead
 
 
 class AttentionPolicyHead(nn.Module):
@@ -76,6 +77,11 @@ def logits_of_moves(query_BQC: Tensor, key_BQC: Tensor, promotion_OC: Tensor, wi
     return torch.cat([plain_BQQ.flatten(1), promoted_BWW3.flatten(1)], dim=1)
 
 
+def kernel_size(spec: GameSpec) -> int:
+    """Of convolutions on the board; where it is one square they are fully connected layers."""
+    return 3 if spec.num_squares > 1 else 1
+
+
 class ConvNorm(nn.Module):
     """Convolution without bias, then BatchNorm; `fold` makes one biased convolution of an evaluated pair."""
 
@@ -115,14 +121,32 @@ class PolicyHead(nn.Module):
 
     def __init__(self, config: NetworkConfig, spec: GameSpec) -> None:
         super().__init__()
-        self.hidden = ConvNorm(config.filters, config.filters, 3)
-        self.output = nn.Conv2d(config.filters, spec.policy_planes, 3, padding=1)
+        size = kernel_size(spec)
+        self.hidden = ConvNorm(config.filters, config.filters, size)
+        self.output = nn.Conv2d(config.filters, spec.policy_planes, size, padding=size // 2)
         register_policy_map(self, spec.policy_map)
 
     def forward(self, tower_BCHW: Tensor) -> Tensor:
         """[B, filters, H, W] -> logits [B, A]."""
         planes_BCHW: Tensor = self.output(self.hidden(tower_BCHW, rectifies=True))
         return planes_BCHW.flatten(1).index_select(1, self.policy_map_A)
+
+
+class LinearPolicyHead(nn.Module):
+    """1x1 conv + BN + ReLU, then a layer with all moves, for moves that are no planes of squares.
+
+    Structure: Silver et al. 2017 (AlphaGo Zero), Methods, policy head, with more filters.
+    """
+
+    def __init__(self, config: NetworkConfig, spec: GameSpec) -> None:
+        super().__init__()
+        self.reduce = ConvNorm(config.filters, LINEAR_FILTERS, 1)
+        self.output = nn.Linear(LINEAR_FILTERS * spec.num_squares, spec.policy_size)
+
+    def forward(self, tower_BCHW: Tensor) -> Tensor:
+        """[B, filters, H, W] -> logits [B, A]."""
+        logits_BA: Tensor = self.output(self.reduce(tower_BCHW, rectifies=True).flatten(1))
+        return logits_BA
 
 
 class TokenPolicyHead(nn.Module):
@@ -196,7 +220,7 @@ def policy_widths(config: NetworkConfig) -> tuple[int, int]:
 
 def make_policy_head(
     config: NetworkConfig, spec: GameSpec
-) -> PolicyHead | TokenPolicyHead | AttentionPolicyHead:
+) -> PolicyHead | LinearPolicyHead | TokenPolicyHead | AttentionPolicyHead:
     """The head that the settings ask for. Raises ConfigError where the game has no such head."""
     if config.policy_head == "attention":
         if not spec.attention_map:
@@ -206,7 +230,11 @@ def make_policy_head(
             )
         return AttentionPolicyHead(config, spec)
     if config.body == "residual":
-        return PolicyHead(config, spec)
+        return PolicyHead(config, spec) if spec.policy_planes else LinearPolicyHead(config, spec)
+    if not spec.policy_planes or spec.num_squares == 1:
+        raise ConfigError(
+            f"body attention: the moves of {spec.name} are no planes of squares; expected residual"
+        )
     if spec.attention_map:
         raise ConfigError(
             f"policy_head convolution: expected attention for an attention body that plays {spec.name}"

@@ -61,18 +61,31 @@ def expand_planes(packed_BN: Tensor, spec: GameSpec) -> Tensor:
     height, width = spec.board_height, spec.board_width
     squares = height * width
     device = packed_BN.device
-    bit_bytes = 8 * spec.num_bit_planes
+    bit_bytes = spec.packed_bytes - spec.num_scalar_planes
     bit_of_byte, scale_S = plane_constants(spec.scalar_scale, device)
-    # Byte i of a little-endian u64 holds bits 8i to 8i + 7.
-    bytes_BP8 = packed_BN[:, :bit_bytes].reshape(num_positions, spec.num_bit_planes, 8)
     scalars_BS = packed_BN[:, bit_bytes:].to(torch.float32) * scale_S
     planes_BQC = torch.empty((num_positions, squares, spec.num_planes), device=device)
+    if spec.num_float_planes:
+        floats_BPQ = float_planes(packed_BN, spec)
+        planes_BQC[:, :, : spec.num_float_planes] = floats_BPQ.transpose(1, 2)
+        planes_BQC[:, :, spec.num_float_planes :] = scalars_BS[:, None, :]
+        return planes_BQC.view(num_positions, height, width, spec.num_planes).permute(0, 3, 1, 2)
+    # Byte i of a little-endian u64 holds bits 8i to 8i + 7.
+    bytes_BP8 = packed_BN[:, :bit_bytes].reshape(num_positions, spec.num_bit_planes, 8)
     # Transpose while a square is still a bit: 32 times less to move.
     bits_B8bP = bytes_BP8.transpose(1, 2).contiguous()[:, :, None, :] & bit_of_byte[:, None]
     bits_BQP = bits_B8bP.reshape(num_positions, 64, spec.num_bit_planes)[:, :squares]
     planes_BQC[:, :, : spec.num_bit_planes] = bits_BQP != 0
     planes_BQC[:, :, spec.num_bit_planes :] = scalars_BS[:, None, :]
     return planes_BQC.view(num_positions, height, width, spec.num_planes).permute(0, 3, 1, 2)
+
+
+def float_planes(packed_BN: Tensor, spec: GameSpec) -> Tensor:
+    """The float planes of packed positions, f32 [B, planes, squares]."""
+    num_bytes = 4 * spec.num_float_planes * spec.num_squares
+    # A copy, for rows of packed positions begin anywhere.
+    bytes_BN = packed_BN[:, :num_bytes].clone(memory_format=torch.contiguous_format)
+    return bytes_BN.view(torch.float32).view(len(packed_BN), -1, spec.num_squares)
 
 
 @functools.lru_cache(maxsize=64)

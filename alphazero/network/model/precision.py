@@ -13,6 +13,7 @@ import torch
 
 from alphazero.base.errors import ConfigError, LaunchError
 from alphazero.base.text import counted
+from alphazero.games.outside.names import is_outside
 from alphazero.machine.nvml import device_files_present
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -35,10 +36,12 @@ def fast_precisions(device: torch.device) -> tuple[str, ...]:
     return ("bf16", "fp32") if has_onednn_bf16() else ("fp32",)
 
 
-def why_not_int8(device: torch.device, body: str = "residual") -> str:
+def why_not_int8(device: torch.device, body: str = "residual", game: str = "") -> str:
     """Why a network cannot be evaluated in int8 there; empty if it can."""
     if body == "attention":
         return "attention bodies have no int8"
+    if is_outside(game):
+        return "games of OpenSpiel and Python files, whose input is any number, have no int8"
     if device.type != "cpu":
         return "int8 is for the CPU"
     if not hasattr(torch.ops.onednn, "qconv2d_pointwise"):
@@ -46,23 +49,27 @@ def why_not_int8(device: torch.device, body: str = "residual") -> str:
     return "" if torch.cpu._is_avx2_supported() else "this CPU has no AVX2"
 
 
-def require_int8(device: torch.device, flag: str = "--precision", body: str = "residual") -> None:
+def require_int8(
+    device: torch.device, flag: str = "--precision", body: str = "residual", game: str = ""
+) -> None:
     """Raises ConfigError where a network cannot be evaluated in int8."""
-    reason = why_not_int8(device, body)
+    reason = why_not_int8(device, body, game)
     if reason:
         raise ConfigError(f"{flag} int8: {reason}; expected one of {', '.join(DTYPES)}")
 
 
-def evaluation_precision(asked: str, training: str, device: torch.device, body: str = "residual") -> str:
+def evaluation_precision(
+    asked: str, training: str, device: torch.device, body: str = "residual", game: str = ""
+) -> str:
     """The arithmetic of self-play. asked: one by name, `training` for that of training, or `auto`.
 
     auto: int8 where the device has it, which is faster than bf16 (docs/performance.md), else as in training.
     Raises ConfigError for int8 where there is none.
     """
     if asked == "auto":
-        return training if why_not_int8(device, body) else INT8
+        return training if why_not_int8(device, body, game) else INT8
     if asked == INT8:
-        require_int8(device, "--evaluation-precision", body)
+        require_int8(device, "--evaluation-precision", body, game)
     return training if asked == "training" else asked
 
 

@@ -10,8 +10,14 @@ from torch import Tensor, nn
 
 from alphazero.base.errors import ConfigError
 from alphazero.games.registry import GameSpec
-from alphazero.network.model.attention import AttentionBody, OtherHeads, initialise_body
-from alphazero.network.model.heads import ConvNorm, PositionHead, make_policy_head
+from alphazero.network.model.attention import (
+    AttentionBody,
+    OtherHeads,
+    Run,
+    initialise_body,
+    run_part,
+)
+from alphazero.network.model.heads import ConvNorm, PositionHead, kernel_size, make_policy_head
 from alphazero.network.model.layers import SqueezeExcitation
 from alphazero.settings.sections import NetworkConfig
 
@@ -34,10 +40,10 @@ class NetworkOutput(NamedTuple):
 class ResidualBlock(nn.Module):
     """conv-BN-ReLU-conv-BN-[SE]-add-ReLU (He et al. 2016; AlphaZero; lc0)."""
 
-    def __init__(self, filters: int, se_units: int) -> None:
+    def __init__(self, filters: int, se_units: int, size: int = 3) -> None:
         super().__init__()
-        self.first = ConvNorm(filters, filters, 3)
-        self.second = ConvNorm(filters, filters, 3)
+        self.first = ConvNorm(filters, filters, size)
+        self.second = ConvNorm(filters, filters, size)
         self.se = SqueezeExcitation(filters, se_units) if se_units else None
 
     def forward(self, input_BCHW: Tensor) -> Tensor:
@@ -64,10 +70,10 @@ class AlphaZeroNet(nn.Module):
         if config.body == "attention":
             self.body = AttentionBody(config, spec)
         else:
-            se_units = squeeze_units(config)
-            self.input = ConvNorm(spec.num_planes, config.filters, 3)
+            se_units, size = squeeze_units(config), kernel_size(spec)
+            self.input = ConvNorm(spec.num_planes, config.filters, size)
             self.blocks = nn.Sequential(
-                *(ResidualBlock(config.filters, se_units) for _ in range(config.blocks))
+                *(ResidualBlock(config.filters, se_units, size) for _ in range(config.blocks))
             )
         self.policy = make_policy_head(config, spec)
         self.value = PositionHead(config, spec, config.value_channels, config.value_hidden, 3)
@@ -79,16 +85,19 @@ class AlphaZeroNet(nn.Module):
             self.other_heads = OtherHeads(config.other_heads)
         initialise(self, generator)
 
-    def forward(self, planes_BCHW: Tensor) -> NetworkOutput:
-        """Input planes [B, num_planes, H, W] (planes.expand_planes) to NetworkOutput."""
-        body = self.before_heads(planes_BCHW)
-        moves_left_B1 = None if self.moves_left is None else self.moves_left(body)
-        return NetworkOutput(self.policy(body), self.value(body), moves_left_B1)
+    def forward(self, planes_BCHW: Tensor, run: Run = run_part) -> NetworkOutput:
+        """Input planes [B, num_planes, H, W] (planes.expand_planes) to NetworkOutput.
 
-    def before_heads(self, planes_BCHW: Tensor) -> Tensor:
+        run: how the heads and the parts of an attention body are called.
+        """
+        body = self.before_heads(planes_BCHW, run)
+        moves_left_B1 = None if self.moves_left is None else run(self.moves_left, body)
+        return NetworkOutput(run(self.policy, body), run(self.value, body), moves_left_B1)
+
+    def before_heads(self, planes_BCHW: Tensor, run: Run = run_part) -> Tensor:
         """What the heads see: [B, filters, H, W], of an attention body tokens [B, H * W, filters]."""
         if self.config.body == "attention":
-            tokens_BQC: Tensor = self.body(planes_BCHW)
+            tokens_BQC: Tensor = self.body(planes_BCHW, run)
             return tokens_BQC
         tower_BCHW: Tensor = self.blocks(self.input(planes_BCHW, rectifies=True))
         return tower_BCHW
@@ -126,6 +135,8 @@ def initialise(network: nn.Module, generator: torch.Generator | None) -> None:
     Biases 0. BatchNorm: gamma 1, beta 0, but gamma 0 where a residual branch ends, so that each block
     starts as the identity (Goyal et al. 2017, arXiv:1706.02677, 5.1).
     """
+    if next(network.parameters()).is_meta:
+        return  # no numbers; drawing them there would import torch's compiler, more than a second
     for module in network.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
             if isinstance(module, nn.Conv2d) and module.bias is None:

@@ -8,6 +8,7 @@ the convolutions, which would double the rounding error.
 from __future__ import annotations
 
 import gzip
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,8 @@ from alphazero.settings.sections import NetworkConfig
 # Sizes that lc0's backends take for granted (src/neural/onnx/converter.cc).
 POLICY_PLANES = 80
 FIXED_SIZES = {"value_channels": 32, "value_hidden": 128}
+NUMBER_BYTES = 2  # of LINEAR16
+SPARE_BYTES = 1 << 20  # above the names and ranges of all layers
 STEPS = 0xFFFF  # of LINEAR16, from the smallest number of a layer to the largest
 
 
@@ -72,6 +75,7 @@ def write_lc0(
 def to_lc0(config: NetworkConfig, state_dict: dict[str, Tensor], training_steps: int, text: str) -> bytes:
     """The file's bytes, uncompressed. Raises WeightsError without the file's name."""
     check_exportable(config)
+    check_file_size(state_dict)
     net = net_class()(magic=MAGIC, license=text.encode())
     version = net.min_version
     version.major, version.minor, version.patch = min_version(config)
@@ -97,9 +101,17 @@ def to_lc0(config: NetworkConfig, state_dict: dict[str, Tensor], training_steps:
     state_dict = {**state_dict, first_layer(config): weight}
     for place in tensor_layout(config, get_spec(config.game), places_to_write(config)):
         _write_place(message_at(net.weights, place.path), place, state_dict)
-    if net.ByteSize() > MAX_FILE_BYTES:
-        raise WeightsError(f"{net.ByteSize():,} bytes: expected at most {MAX_FILE_BYTES:,}, protobuf's limit")
     return bytes(net.SerializeToString(deterministic=True))
+
+
+def check_file_size(state_dict: Mapping[str, Tensor]) -> None:
+    """Raise WeightsError, before anything is written, for more numbers than one file of lc0 holds."""
+    numbers = sum(tensor.numel() for tensor in state_dict.values())
+    if NUMBER_BYTES * numbers + SPARE_BYTES > MAX_FILE_BYTES:
+        raise WeightsError(
+            f"a network of {numbers:,} numbers: lc0's files have {NUMBER_BYTES} bytes for each and are at "
+            f"most {MAX_FILE_BYTES:,} bytes long, protobuf's limit; expected --to safetensors or pt"
+        )
 
 
 def structure_of(config: NetworkConfig) -> int:

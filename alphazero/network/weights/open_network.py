@@ -23,11 +23,11 @@ from alphazero.network.weights.weights import (
     read_safetensors,
 )
 from alphazero.run.checkpoint_files import STATE
-from alphazero.run.find import find_weights, is_checkpoint
+from alphazero.run.find import NETWORK, find_weights, is_checkpoint
 
 
 def open_network(
-    name: str | Path, device: torch.device, flag: str = "--weights"
+    name: str | Path, device: torch.device, flag: str = NETWORK
 ) -> tuple[AlphaZeroNet, Metadata]:
     """The network that `name` refers to, in eval mode on `device`, and the metadata of its file.
 
@@ -37,7 +37,7 @@ def open_network(
     return network_of(weights.config, weights.state_dict).to(device), weights.metadata
 
 
-def open_weights(name: str | Path, flag: str = "--weights") -> WeightsFile:
+def open_weights(name: str | Path, flag: str = NETWORK) -> WeightsFile:
     """The weights that `name` refers to, checked, on the CPU. Raises WeightsError and CheckpointError."""
     path = find_weights(str(name), flag)
     weights = weights_of_checkpoint(path) if is_checkpoint(path) else read_weights(path)

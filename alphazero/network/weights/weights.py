@@ -22,7 +22,7 @@ from torch import Tensor
 
 from alphazero.base.errors import ConfigError, WeightsError
 from alphazero.base.files import replacing
-from alphazero.games.registry import get_spec
+from alphazero.games.registry import get_spec, known_game
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checks import (
     check_pt_archive,
@@ -172,7 +172,12 @@ def config_of_table(network: Mapping[Any, object]) -> NetworkConfig:
         low, high = field.metadata["minimum"], field.metadata["maximum"]
         if type(value) is not type(field.default):
             raise WeightsError(f"network.{name} {shown(value)}: expected {type(field.default).__name__}")
-        if choices and value not in choices:
+        if field.metadata["reads"]:
+            try:
+                network = {**network, name: known_game(str(value))}
+            except ConfigError as error:
+                raise WeightsError(f"network.{error}") from None
+        elif choices and value not in choices:
             raise WeightsError(f"network.{name} {shown(value)}: expected one of {', '.join(choices)}")
         if (low is not None and value < low) or (high is not None and value > high):
             raise WeightsError(

@@ -14,6 +14,7 @@ import chess.engine
 
 from alphazero.base.errors import PlayerError
 from alphazero.base.text import counted
+from alphazero.games.tablebases import Tablebases
 from alphazero.play.matches.engines import EngineRoom, ForfeitError, MoveRequest
 from alphazero.play.matches.game import (
     Adjudication,
@@ -27,6 +28,7 @@ from alphazero.play.matches.game import (
 from alphazero.play.matches.players import Contestant, EnginePlayer, InProcess
 
 FAULTS_IN_A_ROW = 3  # of an engine, which end the match
+SYZYGY = "--syzygy"  # what messages about tablebases name
 LATE_S = 1.0  # waited beyond the clock and margin of an engine
 ENGINE_TIMEOUT_S = 120.0  # without a clock
 
@@ -60,6 +62,8 @@ class Conductor:
     ) -> None:
         self._contestants = contestants
         self._conditions = conditions
+        paths = conditions.rules.syzygy
+        self._tables = Tablebases(paths, SYZYGY) if paths else None
         self._engines = engines
         self._on_game = on_game
         self._say = say
@@ -96,7 +100,12 @@ class Conductor:
     def _begin(self, pairing: Pairing) -> None:
         first, second = self._contestants[pairing.first], self._contestants[pairing.second]
         self._live[pairing.number] = LiveGame(
-            self._conditions.game, pairing, self._conditions.rules, first.limit, second.limit
+            self._conditions.game,
+            pairing,
+            self._conditions.rules,
+            first.limit,
+            second.limit,
+            self._tables,
         )
 
     def _ask_engines(self) -> None:

@@ -14,6 +14,7 @@ from enum import Enum
 import chess
 
 import alphazero._core as _core
+from alphazero.games.tablebases import Tablebases
 from alphazero.play.matches.limits import Clock, Limit
 from alphazero.play.matches.openings import Opening
 from alphazero.play.uci_protocol import centipawns
@@ -63,11 +64,12 @@ class ResignRule:
 
 @dataclass(frozen=True)
 class Adjudication:
-    """max_plies: a game that long is drawn."""
+    """max_plies: a game that long is drawn. syzygy: directories of tablebases, "": none (chess)."""
 
     draw: DrawRule | None = None
     resign: ResignRule | None = None
     max_plies: int = 512
+    syzygy: str = ""
 
 
 class Adjudicator:
@@ -171,8 +173,16 @@ class FinishedGame:
 class LiveGame:
     """A game in progress, from its opening on."""
 
-    def __init__(self, game: str, pairing: Pairing, rules: Adjudication, first: Limit, second: Limit) -> None:
-        """first, second: the limits of the two players."""
+    def __init__(
+        self,
+        game: str,
+        pairing: Pairing,
+        rules: Adjudication,
+        first: Limit,
+        second: Limit,
+        tables: Tablebases | None = None,
+    ) -> None:
+        """first, second: the limits of the two players. tables: those of the rules."""
         self.game = game
         self.pairing = pairing
         self.line = pairing.opening.line(game)
@@ -180,6 +190,7 @@ class LiveGame:
         self.is_waiting = False  # for an engine's move
         self._max_plies = rules.max_plies
         self._judge = Adjudicator(rules)
+        self._tables = tables
         self._decisions: list[Decision] = []
         self._started_s = time.monotonic()
         self._board: chess.Board | None = None
@@ -212,16 +223,20 @@ class LiveGame:
         self._decisions.append(decision)
         outcome = self.line.outcome()
         if outcome.over:
-            for_mover = -outcome.value
-            points = (1 + (for_mover if by_first else -for_mover)) / 2
+            for_first = outcome.value if self.line.first_player_to_move else -outcome.value
+            points = (1 + for_first) / 2
             return self._over(points, Ending.NORMAL, _words(self.game, outcome.termination, points))
+        if self._tables is not None and (known := self._tables.result(str(self.line))) is not None:
+            points = (1 + (known if self.line.first_player_to_move else -known)) / 2
+            return self._over(
+                points, Ending.ADJUDICATION, f"{self._winner(points)} by adjudication: tablebases"
+            )
         if self._judge.asks_for_scores and self.game == CHESS:
             board = self.board()
             self._judge.note(decision.score, by_first, resets_clock=board.halfmove_clock == 0)
             verdict = self._judge.result(decision.score, by_first, board.fullmove_number - 1)
             if verdict is not None:
-                result = "Draw" if verdict == 0.5 else f"{side(self.game, verdict == 1.0)} wins"
-                return self._over(verdict, Ending.ADJUDICATION, f"{result} by adjudication")
+                return self._over(verdict, Ending.ADJUDICATION, f"{self._winner(verdict)} by adjudication")
         if self.line.num_plies >= self._max_plies:
             reason = f"Draw by adjudication: {self._max_plies} plies"
             return self._over(0.5, Ending.ADJUDICATION, reason)
@@ -231,6 +246,9 @@ class LiveGame:
         """The player to move loses. reason: a phrase that follows its side."""
         first = self.line.first_player_to_move
         return self._over(0.0 if first else 1.0, ending, f"{side(self.game, first)} {reason}")
+
+    def _winner(self, points: float) -> str:
+        return "Draw" if points == 0.5 else f"{side(self.game, points == 1.0)} wins"
 
     def _over(self, points: float, ending: Ending, reason: str) -> FinishedGame:
         seconds = time.monotonic() - self._started_s
@@ -254,6 +272,7 @@ def _words(game: str, termination: _core.Termination, points: float) -> str:
         _core.Termination.REPETITION: "Draw by 3-fold repetition",
         _core.Termination.FIFTY_MOVES: "Draw by fifty moves rule",
         _core.Termination.INSUFFICIENT_MATERIAL: "Draw by insufficient mating material",
+        _core.Termination.DRAW: "Draw",
     }[termination]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 import stat
 from collections.abc import Iterator, Sequence
@@ -10,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import chess
-import chess.pgn
 
 from alphazero.base.errors import DataError, GameInputError
 from alphazero.base.text import quoted, reason, shortened
 from alphazero.games.core_types import Line
 from alphazero.games.registry import make_line
+from alphazero.play.pgn.reading import games_of_text
 
 ATTEMPTS_PER_OPENING = 20  # before openings repeat
 
@@ -108,39 +107,15 @@ def _of_epd(path: Path, text: str) -> Iterator[Opening]:
 
 
 def _of_pgn(path: Path, text: str, plies: int | None) -> Iterator[Opening]:
-    stream = io.StringIO(text)
-    end, number = 0, 1
-    while True:
-        begin = _next_game(text, end)
-        number += text.count("\n", end, begin)
-        game = chess.pgn.read_game(stream, Visitor=_QuietBuilder)
-        if game is None:
-            return
-        place = f"{path}:{number}"
-        if game.errors:
-            raise DataError(f"{place}: {reason(game.errors[0])}; expected a game of legal moves")
-        board = game.board()
-        for move in list(game.mainline_moves())[:plies]:
-            if not move:
-                raise DataError(f"{place}: a null move (--); expected a game of legal moves")
+    for found in games_of_text(text):
+        place = f"{path}:{found.line}"
+        if found.fault:
+            raise DataError(f"{place}: {found.fault}")
+        board = found.game.board()
+        for move in list(found.game.mainline_moves())[:plies]:
             board.push(move)
-        yield _checked(board, place, game.headers.get("ECO"), game.headers.get("Opening"))
-        end = stream.tell()
-        number += text.count("\n", begin, end)
-
-
-class _QuietBuilder(chess.pgn.GameBuilder[chess.pgn.Game]):
-    """Collects the errors of a game without logging them."""
-
-    def handle_error(self, error: Exception) -> None:
-        self.game.errors.append(error)
-
-
-def _next_game(text: str, begin: int) -> int:
-    """Where the text of the next game begins: empty lines stand between games."""
-    while begin < len(text) and text[begin].isspace():
-        begin += 1
-    return begin
+        headers = found.game.headers
+        yield _checked(board, place, headers.get("ECO"), headers.get("Opening"))
 
 
 def _checked(board: chess.Board, place: str, eco: object, name: object) -> Opening:

@@ -11,19 +11,28 @@ import numpy as np
 import numpy.typing as npt
 
 import alphazero._core as _core
+from alphazero.base.errors import ConfigError
 from alphazero.games.core_types import BatchEvaluation, Line
+from alphazero.games.outside.names import OPENSPIEL
+from alphazero.games.outside.openspiel import mcts
 from alphazero.play.matches.limits import Limit
 from alphazero.search.batched import PoolEvaluator, search_lines
 from alphazero.search.game_trees import GameTrees
+from alphazero.search.metered import Meter, MeteredEvaluator
 from alphazero.search.snapshot import mate_moves
-from alphazero.search.tree_search import SearchLimits
+from alphazero.search.tree_search import SearchLimits, TreeSettings
 
 if TYPE_CHECKING:  # the command line reads players' names without torch
+    import torch
+
     from alphazero.network.inference.evaluator import NetworkEvaluator
+    from alphazero.network.model.resnet import AlphaZeroNet
 
 SOLVED_GAME = "connect4"
 # With fewer stones on the board exact scores take minutes; who wins is known in seconds.
 STONES_FOR_SCORES = 10
+ENGINE_BATCH = 64  # positions of one evaluation, of several trees
+TREE_CACHE_MB = 4  # of each game: the evaluations of some 20,000 positions of chess
 
 
 @dataclass(frozen=True)
@@ -78,21 +87,22 @@ def one_ply_player(evaluator: NetworkEvaluator) -> Player:
 
     def choose(lines: Sequence[Line]) -> list[int]:
         values: list[dict[int, float]] = [{} for _ in lines]  # of the moves, for their player
-        asked: list[tuple[int, int]] = []
+        asked: list[tuple[int, int, int]] = []
         after: list[Line] = []
         for place, line in enumerate(lines):
             for move in line.legal():
                 next_line = line.copy()
                 next_line.push(move)
                 outcome = next_line.outcome()
-                values[place][move] = -float(outcome.value) if outcome.over else 0.0
+                sign = 1 if next_line.first_player_to_move == line.first_player_to_move else -1
+                values[place][move] = sign * float(outcome.value) if outcome.over else 0.0
                 if not outcome.over:
-                    asked.append((place, move))
+                    asked.append((place, move, sign))
                     after.append(next_line)
         if after:
             wdl_B3 = _evaluate(evaluator, after)[2].wdl
-            for (place, move), (win, _, loss) in zip(asked, wdl_B3.tolist(), strict=True):
-                values[place][move] = loss - win
+            for (place, move, sign), (win, _, loss) in zip(asked, wdl_B3.tolist(), strict=True):
+                values[place][move] = sign * (win - loss)
         return [max(of_move, key=of_move.__getitem__) for of_move in values]
 
     return choose
@@ -118,6 +128,18 @@ def search_thinker(
         return [Thought(found.move, found.best_q, found.visits) for found in results]
 
     return think
+
+
+def engine_trees(
+    network: AlphaZeroNet, device: torch.device, precision: str, meter: Meter, batch_size: int = 0
+) -> GameTrees:
+    """Trees of the engine for games of a network side by side. batch_size: of an evaluation, 0 chooses."""
+    from alphazero.network.inference.purpose import evaluator_for_self_play, largest_tree_batch
+
+    largest = largest_tree_batch(device)
+    evaluator = evaluator_for_self_play(network, device, precision, batch_size or max(ENGINE_BATCH, largest))
+    settings = TreeSettings(cache_mb=TREE_CACHE_MB, minibatch_size=largest)
+    return GameTrees(network.spec.name, MeteredEvaluator(evaluator, meter), settings)
 
 
 def engine_thinker(trees: GameTrees, nodes: int) -> Thinker:
@@ -179,6 +201,21 @@ def solver_thinker(solver: _core.Connect4Solver) -> Thinker:
         return Thought(best, float((scores[best] > 0) - (scores[best] < 0)))
 
     return lambda lines: [think_of(line) for line in lines.values()]
+
+
+def openspiel_player(simulations: int, seed: int) -> Player:
+    """OpenSpiel's search with random playouts, in its own games alone. Raises ConfigError in others."""
+    choosers: dict[str, Callable[[Sequence[int]], int]] = {}
+
+    def choose_in(line: Line) -> int:
+        if not line.NAME.startswith(OPENSPIEL):
+            raise ConfigError(f"mcts: plays games of OpenSpiel alone; this match is of {line.NAME}")
+        if line.NAME not in choosers:
+            choosers[line.NAME] = mcts(line.NAME, simulations, seed)
+        moves = str(line).removeprefix("start")  # from the start of the game
+        return choosers[line.NAME]([int(move) for move in moves.split(",") if move])
+
+    return lambda lines: [choose_in(line) for line in lines]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from alphazero.run.figures import RunFigures
 from alphazero.run.validation_record import Bins, ValidationRecord
-from alphazero.show.report.figures import RunFigures
 from alphazero.show.report.panel import Mark, Panel, curve, numbers
 
 GROUP = "What the network knows"
@@ -73,7 +73,7 @@ def _calibration_error(runs: Sequence[RunFigures], records: Sequence[Sequence[Va
         step = np.array([float(record.step) for record in recorded])
         for place, label in enumerate(("score", "draw") if len(runs) == 1 else ("score",)):
             value = np.array([getattr(record, label).error for record in recorded])
-            marks += curve(label, number, place, run, (step, value), "lowest")
+            marks += curve(label, number, place, run, (step, value), "lowest", is_share=True)
     note = "The mean distance from the diagonal, by positions."
     title = "Calibration error over the run"
     return Panel("calibration_error", GROUP, title, "share", marks, NO_RECORD, note=note, share=True)

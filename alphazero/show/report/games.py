@@ -18,6 +18,7 @@ from alphazero.data.store.store import GameStore
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import rows_of
 from alphazero.games.notation import CHESS, RESULTS
+from alphazero.games.outside.names import is_outside
 from alphazero.games.registry import make_line
 from alphazero.run.validation_record import SeenGame, SeenGames, SeenPly, ValidationRecord
 from alphazero.show.report.panel import rounded
@@ -99,12 +100,14 @@ FIXED_POINT = 65535.0
 
 def stored_games(store: GameStore) -> list[dict[str, Any]]:
     """The newest games of a store, the last one first, without those that cannot be replayed."""
+    if is_outside(store.manifest.game):
+        return []
     first = max(0, store.num_games - NEWEST_GAMES)
     found = []
     for number, game in enumerate(games_of(store, first), start=first + 1):
         try:
-            seen = _of_store(store.manifest.game, game)
-            found.append(_game_json(store.manifest.game, seen, f"Self-play game {number:,}"))
+            seen = _of_store(store.manifest.game_now, game)
+            found.append(_game_json(store.manifest.game_now, seen, f"Self-play game {number:,}"))
         except (AlphaZeroError, ValueError, LookupError):
             continue
     return found[::-1]
@@ -112,7 +115,9 @@ def stored_games(store: GameStore) -> list[dict[str, Any]]:
 
 def held_out_games(seen: SeenGames) -> list[dict[str, Any]]:
     """Held-out games as the network of a validation sees them."""
-    found = []
+    found: list[dict[str, Any]] = []
+    if is_outside(seen.game):
+        return found
     for game in seen.games:
         players = " - ".join(filter(None, (game.labels.get("white"), game.labels.get("black"))))
         title = players or "Held-out game"
@@ -124,9 +129,13 @@ def held_out_games(seen: SeenGames) -> list[dict[str, Any]]:
 
 
 def wrong_positions(game: str, record: ValidationRecord) -> list[dict[str, Any]]:
-    """The worst positions of a validation as boards."""
-    found = []
+    """The worst positions of a validation as boards; one that several games reached is shown once."""
+    found: list[dict[str, Any]] = []
+    if is_outside(game):
+        return found
     for wrong in record.wrong:
+        if any((one["by"], one["position"]) == (wrong.by, wrong.position) for one in found):
+            continue
         try:
             line = make_line(game, wrong.position)
             reader = BoardReader(line)

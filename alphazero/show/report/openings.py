@@ -10,6 +10,7 @@ import numpy as np
 
 from alphazero.data.store.store import GameStore, ShardView
 from alphazero.games.core_types import Line
+from alphazero.games.movers import first_player_moves
 from alphazero.games.notation import move_text
 from alphazero.games.registry import make_line
 from alphazero.run.validation_record import Bins
@@ -54,7 +55,7 @@ def opening_tree(store: GameStore) -> dict[str, Any] | None:
             root.add(moves, (int(view.result[game]) + 1) / 2)
     if not root.games:
         return None
-    return _node_json("", root, make_line(store.manifest.game), root.games)
+    return _node_json("", root, make_line(store.manifest.game_now), root.games)
 
 
 def _newest(store: GameStore) -> Iterator[tuple[ShardView, int]]:
@@ -91,10 +92,19 @@ def search_values(store: GameStore) -> Bins | None:
             offset = view.search.ply_offset
             begin, end = int(offset[first]), int(offset[-1])
             lengths = np.diff(offset)[first:]
-            ply = np.arange(begin, end) - np.repeat(offset[first:-1], lengths)
             results = np.where(view.result_valid, view.result, 0)[first:].astype(np.float64)
-            # Every game of self-play begins with the first player.
-            result_parts.append(np.repeat(results, lengths) * np.where(ply % 2 == 0, 1, -1))
+            # Every game of self-play begins at the start.
+            games = range(first, view.num_games)
+            by_first = [
+                first_player_moves(
+                    store.manifest.game_now,
+                    view.moves[view.moves_offset[game] : view.moves_offset[game + 1]].tolist(),
+                )
+                for game, length in zip(games, lengths, strict=True)
+                if length
+            ]
+            signs = np.where(np.concatenate([np.zeros(0, np.bool_), *by_first]), 1, -1)
+            result_parts.append(np.repeat(results, lengths) * signs)
             has_search = view.search.visits.values[begin:end] > 0  # not the moves of random openings
             q_parts.append(np.where(has_search, view.search.root_q.values[begin:end], np.nan))
         left -= view.num_games

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,10 @@ from alphazero.base.section import MOST_STEPS
 from alphazero.base.text import counted
 from alphazero.run.checkpoint_files import read_json
 from alphazero.run.directory import RunDirectory
+from alphazero.run.figures import RunFigures
 from alphazero.run.overview import RunOverview
 from alphazero.settings.load import SECTIONS, Config, to_table
 from alphazero.settings.sections import MOST_POSITIONS
-from alphazero.show.report.figures import RunFigures
 from alphazero.show.report.panel import rounded
 
 LONGEST_TEXT = 1000
@@ -28,11 +30,12 @@ NEWEST_WEIGHTS = 12
 
 @dataclass(frozen=True)
 class Start:
-    """One start of a run. step: at which it started, None if not recorded."""
+    """One start of a run. step: at which it started, None if not recorded. typed: the user's words."""
 
     time: str
     host: str
     step: int | None
+    typed: tuple[str, ...]
     command: str
     commit: str
     python: str
@@ -52,14 +55,15 @@ def read_starts(run: RunDirectory) -> list[Start]:
     for path in sorted(run.path.glob("started-*.json")):
         body = _read_json(path)
         packages = body.get("packages")
-        argv = body.get("argv")
-        step = body.get("step")
+        argv, typed, step = (body.get(name) for name in ("argv", "command", "step"))
+        words = typed if isinstance(typed, list) else []
         starts.append(
             Start(
-                time=_text(body.get("time")),
+                time=_moment(body.get("time")),
                 host=_text(body.get("host")),
-                step=_number(step, MOST_STEPS),
-                command=_text(" ".join(map(str, argv)) if isinstance(argv, list) else ""),
+                step=whole_number(step, MOST_STEPS),
+                typed=tuple(str(word) for word in words),
+                command=_text(shlex.join(map(str, words or (argv if isinstance(argv, list) else [])))),
                 commit=_text(body.get("commit"))[:12],
                 python=_text(body.get("python")),
                 platform=_text(body.get("platform")),
@@ -114,12 +118,12 @@ def facts(
     if overview.num_steps >= 0:
         steps += f" of {overview.num_steps:,}"
     minutes = figures.of("speed").last("minutes")
-    batch_size = _number(training.get("batch_size"), MOST_POSITIONS)
+    batch_size = whole_number(training.get("batch_size"), MOST_POSITIONS)
     games = figures.of("self_play").columns.get("games")
     rows = [
         ("state", overview.state.value),
         ("game", str(network.get("game", ""))),
-        ("network", _network(network)),
+        ("network", network_text(network)),
         ("steps", steps),
         ("positions trained on", "" if batch_size is None else f"{figures.last_step * batch_size:,}"),
         ("games played", f"{int(games[games >= 0].sum()):,}" if games is not None else ""),
@@ -128,24 +132,48 @@ def facts(
         ("precision", str(training.get("precision", ""))),
     ]
     if starts:
-        newest = starts[-1]
         rows += [
-            (
-                "started",
-                starts[0].time[:19].replace("T", " ")
-                + (f", {len(starts)} starts" if len(starts) > 1 else ""),
-            ),
-            ("host", newest.host),
-            ("commit", newest.commit),
-            ("platform", newest.platform),
-            ("software", ", ".join(f"{name} {version}" for name, version in _software(newest))),
-            ("command", newest.command),
+            ("started", starts[0].time + (f", {len(starts)} starts" if len(starts) > 1 else "")),
+            ("host", starts[-1].host),
         ]
     if skipped := len(figures.skipped_steps):
         rows.append(("steps skipped", f"{skipped:,}"))
     if figures.num_damaged:
         rows.append(("damaged lines skipped", f"{figures.num_damaged:,}"))
     return [(name, value[:LONGEST_TEXT]) for name, value in rows if value]
+
+
+def origin(starts: list[Start]) -> list[tuple[str, str]]:
+    """What made the run: names and values, of its newest start."""
+    if not starts:
+        return []
+    newest = starts[-1]
+    rows = [
+        ("command", newest.command),
+        ("commit", newest.commit),
+        ("software", ", ".join(f"{name} {version}" for name, version in _software(newest))),
+        ("platform", newest.platform),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
+def moment(time: datetime) -> str:
+    """'2026-11-25 10:25:13 UTC+1'; without a zone where it has none."""
+    offset = time.utcoffset()
+    if offset is None:
+        return f"{time:%Y-%m-%d %H:%M:%S}"
+    sign, (hours, minutes) = "-" if offset < timedelta(0) else "+", divmod(abs(offset).seconds // 60, 60)
+    shown = f"{sign}{hours}" + (f":{minutes:02}" if minutes else "") if offset else ""
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC{shown}"
+
+
+def _moment(value: object) -> str:
+    """A time of a run's files; the text as it is where it is none."""
+    text = _text(value)
+    try:
+        return moment(datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z"))
+    except ValueError:
+        return text
 
 
 def weights_files(run: RunDirectory) -> list[tuple[str, str]]:
@@ -166,7 +194,8 @@ def _software(start: Start) -> list[tuple[str, str]]:
     return [*known, ("Python", start.python)] if start.python else known
 
 
-def _network(network: Mapping[str, Any]) -> str:
+def network_text(network: Mapping[str, Any]) -> str:
+    """'6x64, squeeze-excitation 1/8'; '' where the settings do not say."""
     if not {"blocks", "filters"} <= network.keys():
         return ""
     squeeze = network.get("se_ratio")
@@ -180,7 +209,7 @@ def _value(value: object) -> str:
     return text[:LONGEST_TEXT] if text else '""'
 
 
-def _number(value: object, most: int) -> int | None:
+def whole_number(value: object, most: int) -> int | None:
     """A whole number that a run can have; None for anything else in its files."""
     return value if type(value) is int and 0 <= value <= most else None
 

@@ -16,17 +16,19 @@ import numpy as np
 import numpy.typing as npt
 
 from alphazero.base.section import read_toml
-from alphazero.show.report.figures import Column, RunFigures
+from alphazero.run.figures import Column, RunFigures
 
 TABLE = Path(__file__).with_name("assets") / "panels.toml"
 OPTIONAL_KEYS = ("empty", "note", "log", "share", "from_zero")
 # Points of a curve: about as many as a panel is wide, which keeps the page of a long run small.
 MOST_POINTS = 600
 DIGITS = 5
+FEWEST_SMOOTHED = 40  # points of a noisy curve that has a mean drawn over it
 
 # label; run: its number; place: of the figure in the panel; and by the panel's kind
 # curves, shares: step, minutes, value; low, high: the extremes of what a point stands for, where a curve was
-#   thinned or has an interval, else empty; best: step, minutes and value, or None; noisy
+#   thinned or has an interval, else empty; mean: drawn over a noisy curve, else empty; last: the newest value
+#   as text; best: step, minutes, value and text, or None
 # reliability: predicted, actual, count
 # bars: categories, values, counts
 Mark: TypeAlias = dict[str, Any]
@@ -70,7 +72,14 @@ def table_panels(group: str, runs: Sequence[RunFigures]) -> list[Panel]:
                 known = run.of(figure["kind"]).known(figure["name"])
                 is_noisy = figure.get("noisy", False)
                 marks += curve(
-                    figure["label"], number, place, run, known, figure.get("best", ""), is_noisy=is_noisy
+                    figure["label"],
+                    number,
+                    place,
+                    run,
+                    known,
+                    figure.get("best", ""),
+                    is_noisy=is_noisy,
+                    is_share=entry.get("share", False),
                 )
         if not entry.get("occasional") or any(any(mark["value"]) for mark in marks):
             others = {key: entry[key] for key in OPTIONAL_KEYS if key in entry}
@@ -93,6 +102,7 @@ def curve(
     best: str = "",
     *,
     is_noisy: bool = False,
+    is_share: bool = False,
 ) -> list[Mark]:
     """Steps and values as a thinned curve, its 'lowest' or 'highest' value marked; [] without any."""
     step, value = columns
@@ -102,10 +112,18 @@ def curve(
     if best:
         index = int(value.argmin() if best == "lowest" else value.argmax())
         at = float(figures.minutes(step[index : index + 1])[0])
-        marked = {"step": int(step[index]), "minutes": rounded(at), "value": rounded(float(value[index]))}
+        words = figure_text(float(value[index]), is_share=is_share)
+        marked = {
+            "step": int(step[index]),
+            "minutes": rounded(at),
+            "value": rounded(float(value[index])),
+            "text": f"best {words} at step {int(step[index]):,}",
+        }
     thinned = thin(step, value)
+    mean = smoothed(thinned[1]) if is_noisy and len(thinned[1]) >= FEWEST_SMOOTHED else np.zeros(0)
     mark = curve_mark(label, run, place, thinned[0], figures.minutes(thinned[0]), *thinned[1:])
-    return [mark | {"best": marked, "noisy": is_noisy}]
+    last = figure_text(float((mean if len(mean) else thinned[1])[-1]), is_share=is_share)
+    return [mark | {"best": marked, "mean": numbers(mean), "last": last}]
 
 
 def curve_mark(
@@ -127,7 +145,8 @@ def curve_mark(
         "step": [int(one) for one in step],
         **{name: numbers(column) for name, column in columns.items()},
         "best": None,
-        "noisy": False,
+        "mean": [],
+        "last": figure_text(float(value[-1])),
     }
 
 
@@ -144,6 +163,27 @@ def thin(step: Column, value: Column, most: int = MOST_POINTS) -> tuple[Column, 
     middle = step[begin + size // 2].copy()
     middle[0], middle[-1] = step[0], step[-1]
     return middle, mean, np.minimum.reduceat(value, begin), np.maximum.reduceat(value, begin)
+
+
+def smoothed(value: Column) -> Column:
+    """The mean of the points around each one, as many as make noise readable; fewer at the ends."""
+    reach = max(1, round(len(value) / 30))
+    sums = np.concatenate([[0.0], np.cumsum(value)])
+    place = np.arange(len(value))
+    begin, end = np.maximum(0, place - reach), np.minimum(len(value), place + reach + 1)
+    mean: Column = (sums[end] - sums[begin]) / (end - begin)
+    return mean
+
+
+def figure_text(value: float, *, is_share: bool = False) -> str:
+    """A figure as people read it: '1,234,567', '0.0123', '47.1%'."""
+    if is_share:
+        return f"{value:.1%}"
+    if value and abs(value) < 0.001:
+        return f"{value:.2e}"
+    if abs(value) >= 1000 or value == round(value):
+        return f"{value:,.0f}"
+    return f"{value:#.4g}"
 
 
 def rounded(value: float) -> float | None:

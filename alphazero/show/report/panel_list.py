@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from alphazero.run.figures import Column, RunFigures
 from alphazero.run.validation_record import Bins, ValidationRecord
 from alphazero.show.report.calibration import calibration_panels
-from alphazero.show.report.figures import Column, RunFigures
 from alphazero.show.report.panel import Mark, Panel, curve, curve_mark, table_panels, thin
 
 NO_RATINGS = (
-    "No checkpoint has been rated: `alphazero rate --checkpoints RUN` plays games against the ladder of "
+    "No checkpoint has been rated: `alphazero rate RUN --checkpoints` plays games against the ladder of "
     "known opponents (chess only) and keeps the ratings in the run."
 )
 NO_GAMES = "This run plays no games: it learns from given ones (--mode supervised)."

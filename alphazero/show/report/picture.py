@@ -1,16 +1,19 @@
-"""The panels of a report as one picture (PNG, SVG, PDF), over the wall time or the steps of the runs."""
+"""The page of a report as one picture (PNG, SVG, PDF): the same figures in the same units, over steps."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 import warnings
 from collections.abc import Sequence
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from alphazero.base.errors import DataError
 from alphazero.base.text import as_utf8
-from alphazero.show.report.panel import Mark, Panel
+from alphazero.show.report.panel import Mark, Panel, figure_text
 from alphazero.show.report.report import RunReport
 
 if TYPE_CHECKING:
@@ -19,7 +22,12 @@ if TYPE_CHECKING:
 
 COLUMNS = 3
 STYLES = ("-", "--", ":", "-.")
-FEW_POINTS = 30  # are marked
+FEW_POINTS = 60  # are marked
+STYLE = Path(__file__).with_name("assets") / "style.css"
+# Of curves, as the page has them in the light.
+CURVES = tuple(re.findall(r"--curve-\d: (#\w{6});", STYLE.read_text(encoding="utf-8"))[:10])
+EVENTS = {"restart": ("0.5", "--"), "skipped": (CURVES[1], "-"), "alarm": (CURVES[4], "-")}
+WIDTH = 190  # signs of a line of text
 
 
 def save(report: RunReport, file: IO[bytes], form: str) -> None:
@@ -33,25 +41,67 @@ def save(report: RunReport, file: IO[bytes], form: str) -> None:
 
 
 def draw(report: RunReport) -> Figure:
-    """All panels that have anything to show, over minutes; several runs by colour, their curves by style."""
+    """The result, and all panels with anything to show; several runs by colour, their curves by style."""
     from matplotlib.figure import Figure
 
     names = [run["name"] for run in report.body["runs"]]
     panels = [panel for panel in report.panels if panel.marks]
     if not panels:
         raise DataError("no figures to draw yet; expected runs that have logged steps")
+    head = _head(report, names)
     rows = -(-len(panels) // COLUMNS)
-    figure = Figure(figsize=(6.2 * COLUMNS, 3.5 * rows), layout="constrained")
+    figure = Figure(figsize=(6.2 * COLUMNS, 3.8 * rows + 0.2 * head.count("\n") + 0.6), layout="constrained")
     axes = figure.subplots(rows, COLUMNS, squeeze=False).flatten()
+    events = [event for run in report.body["runs"] for event in run["events"] if event["step"] is not None]
     for panel, axis in zip(panels, axes, strict=False):
         _draw_panel(axis, panel, names)
+        for event in events if panel.kind in ("curves", "shares") else ():
+            color, style = EVENTS[event["kind"]]
+            if axis.get_xlim()[0] <= event["step"] <= axis.get_xlim()[1]:
+                axis.axvline(event["step"], color=color, linestyle=style, linewidth=0.8, alpha=0.6, zorder=0)
     for axis in axes[len(panels) :]:
         axis.remove()
-    figure.suptitle(", ".join(_plain(name) for name in names), fontsize=12)
+    figure.suptitle(head, fontsize=11, x=0.01, ha="left")
+    if empty := [panel.title for panel in report.panels if not panel.marks]:
+        figure.supxlabel(_plain(textwrap.fill(f"Without data: {', '.join(empty)}", WIDTH)), fontsize=9)
     return figure
 
 
+def _head(report: RunReport, names: Sequence[str]) -> str:
+    """The runs, the result in a sentence, and the figures, a line each."""
+    runs, results = report.body["runs"], report.body["results"]
+    lines = [f"{', '.join(names)}   as of {report.body['made']}", (results or runs[0]["result"])["sentence"]]
+    if results:
+        lines += [_run_line(results["head"], row) for row in results["rows"]]
+    else:
+        lines += [_figure_line(row) for row in runs[0]["result"]["figures"]]
+    return "\n".join(_plain(part) for line in lines for part in textwrap.wrap(line, WIDTH))
+
+
+def _figure_line(row: dict[str, Any]) -> str:
+    """'Policy loss: 2.206 nats (first 2.566, -0.360, better; best 2.206 at step 4,750)'."""
+    change = ", ".join(
+        filter(None, (row["first"] and f"first {row['first']}", row["change"], row["verdict"]))
+    )
+    more = "; ".join(filter(None, (change, row["best"] and f"best {row['best']}")))
+    return f"{row['label']}: {row['last']} {row['unit']}".rstrip() + (f" ({more})" if more else "")
+
+
+def _run_line(head: Sequence[str], row: Sequence[Sequence[Any]]) -> str:
+    """'one: state ended, Policy loss 2.206 (best), steps 4,750, ...'."""
+    (name, *_), *cells = row
+    cells_text = [
+        f"{title} {text}{' (the best)' if is_best else ''}{f' ({note})' if note else ''}"
+        for title, (text, note, is_best) in zip(head[1:], cells, strict=True)
+        if text
+    ]
+    return f"{name}: {', '.join(cells_text)}"
+
+
 def _draw_panel(axis: Axes, panel: Panel, names: Sequence[str]) -> None:
+    from matplotlib.ticker import FuncFormatter
+
+    percent = FuncFormatter(lambda share, _: f"{round(100 * share, 1):g}%")
     axis.set_title(_plain(panel.title), fontsize=10)
     axis.set_ylabel(_plain(panel.unit))
     axis.grid(alpha=0.3)
@@ -59,56 +109,81 @@ def _draw_panel(axis: Axes, panel: Panel, names: Sequence[str]) -> None:
         _draw_shares(axis, panel.marks)
     else:
         for mark in panel.marks:
-            _draw_mark(axis, panel.kind, mark, names)
+            _draw_mark(axis, panel, mark, names)
+    if panel.kind in ("curves", "shares"):
+        axis.set_xlabel("step")
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda step, _: _short(step)))
     if panel.kind == "reliability":
         axis.plot([0, 1], [0, 1], color="0.6", linestyle="--", linewidth=1, zorder=0)
+        axis.set_xlabel("across: expected; up: came true")
+        axis.xaxis.set_major_formatter(percent)
     if panel.share:
-        from matplotlib.ticker import PercentFormatter
-
-        axis.yaxis.set_major_formatter(PercentFormatter(xmax=1.0))
-        axis.set_ylim(bottom=0.0)
+        axis.yaxis.set_major_formatter(percent)
+    elif panel.kind == "curves" and axis.get_ylim()[1] >= 10000:
+        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+    if panel.share or panel.from_zero:
+        axis.set_ylim(0.0, axis.get_ylim()[1] * (1.0 if panel.kind == "shares" else 1.05))
     if axis.get_legend_handles_labels()[1]:
         # Over the feet of bars: there may be no room above them.
         axis.legend(fontsize=7, loc="lower center" if panel.kind == "bars" else "best")
 
 
-def _draw_mark(axis: Axes, kind: str, mark: Mark, names: Sequence[str]) -> None:
+def _draw_mark(axis: Axes, panel: Panel, mark: Mark, names: Sequence[str]) -> None:
     several = len(names) > 1
-    color = f"C{mark['run'] if several else mark['place']}"
+    color = CURVES[mark["run" if several else "place"] % len(CURVES)]
     style = STYLES[mark["place"] % len(STYLES)] if several else "-"
-    label = _plain(f"{mark['label']}, {names[mark['run']]}" if several else mark["label"])
-    if kind == "curves":
-        minutes, value, low, high = (
-            np.array(mark[name], np.float64) for name in ("minutes", "value", "low", "high")
-        )
-        marker = "." if len(minutes) <= FEW_POINTS else ""
-        axis.plot(minutes, value, style, color=color, label=label, linewidth=1.2, marker=marker)
-        if len(low):
-            axis.fill_between(minutes, low, high, color=color, alpha=0.15, linewidth=0)
-        if mark["best"] is not None:
-            axis.plot([mark["best"]["minutes"]], [mark["best"]["value"]], "*", color=color, markersize=9)
-        axis.set_xlabel("minutes")
-    elif kind == "reliability":
+    label = _plain(f"{names[mark['run']]}: {mark['label']}" if several else mark["label"])
+    if panel.kind == "curves":
+        _draw_curve(axis, mark, color, style, label)
+    elif panel.kind == "reliability":
         axis.plot(mark["predicted"], mark["actual"], style, color=color, label=label, linewidth=1, marker=".")
-        axis.set_xlabel("expected")
     else:
         middles = np.arange(len(mark["categories"]))
         bars = middles + 0.8 * ((mark["run"] + 0.5) / len(names) - 0.5)
-        axis.bar(bars, mark["values"], 0.8 / len(names), color=color, label=label)
+        drawn = axis.bar(bars, mark["values"], 0.8 / len(names), color=color, label=label)
+        axis.bar_label(
+            drawn, [figure_text(value, is_share=panel.share) for value in mark["values"]], fontsize=7
+        )
         axis.set_xticks(middles, [_plain(name) for name in mark["categories"]])
+
+
+def _draw_curve(axis: Axes, mark: Mark, color: str, style: str, label: str) -> None:
+    """A curve with its newest and best value in the legend; of a noisy one the mean stands out."""
+    step, value, low, high, mean = (
+        np.array(mark[name], np.float64) for name in ("step", "value", "low", "high", "mean")
+    )
+    words = ", ".join(filter(None, (f"{label} {mark['last']}", mark["best"] and mark["best"]["text"])))
+    if len(mean):
+        axis.plot(step, mean, style, color=color, label=words, linewidth=1.5)
+        axis.plot(step, value, color=color, linewidth=0.6, alpha=0.0 if len(low) else 0.28)
+    else:
+        marker = "." if len(step) <= FEW_POINTS else ""
+        axis.plot(step, value, style, color=color, label=words, linewidth=1.2, marker=marker)
+    if len(low):
+        axis.fill_between(step, low, high, color=color, alpha=0.16, linewidth=0)
+    if mark["best"] is not None:
+        axis.plot([mark["best"]["step"]], [mark["best"]["value"]], "*", color=color, markersize=9)
 
 
 def _draw_shares(axis: Axes, curves: Sequence[Mark]) -> None:
     labels = [_plain(one["label"]) for one in curves]
-    minutes = curves[0]["minutes"]
-    if len(minutes) == 1:  # an area of no width would not be seen
+    colors = [CURVES[one["place"] % len(CURVES)] for one in curves]
+    step = curves[0]["step"]
+    if len(step) == 1:  # an area of no width would not be seen
         bottom = 0.0
-        for one, label in zip(curves, labels, strict=True):
-            axis.bar([minutes[0]], [one["value"][0]], bottom=[bottom], label=label)
+        for one, label, color in zip(curves, labels, colors, strict=True):
+            axis.bar([step[0]], [one["value"][0]], bottom=[bottom], label=label, color=color)
             bottom += one["value"][0]
     else:
-        axis.stackplot(minutes, [one["value"] for one in curves], labels=labels, alpha=0.8)
-    axis.set_xlabel("minutes")
+        axis.stackplot(step, [one["value"] for one in curves], labels=labels, colors=colors, alpha=0.75)
+
+
+def _short(value: float) -> str:
+    """'2.5k', '1m': as the axes of the page have it."""
+    for size, sign in ((1e9, "b"), (1e6, "m"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{round(value / size, 1):g}{sign}"
+    return f"{value:g}"
 
 
 def _plain(text: str) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ from alphazero.base.files import complete_lines
 from alphazero.base.section import MOST_STEPS
 from alphazero.base.text import printable, reason
 from alphazero.data.store.store import GameStore
+from alphazero.games.outside.names import is_outside
 from alphazero.run.directory import RunDirectory
+from alphazero.run.figures import RunFigures
 from alphazero.run.overview import overview_of
-from alphazero.run.validation_record import Bins, ValidationRecord, read_games, read_records
-from alphazero.show.report.figures import RunFigures
+from alphazero.run.validation_record import Bins, read_games, read_records
 from alphazero.show.report.games import held_out_games, stored_games, wrong_positions
 from alphazero.show.report.openings import opening_tree, search_values
 from alphazero.show.report.overview import (
@@ -26,12 +27,15 @@ from alphazero.show.report.overview import (
     differing_settings,
     events_of,
     facts,
+    moment,
+    origin,
     read_config,
     read_starts,
     weights_files,
 )
 from alphazero.show.report.panel import Panel
 from alphazero.show.report.panel_list import all_panels
+from alphazero.show.report.result import JudgedRun, result_of, results_of
 
 VERSION = 1
 RATINGS = "ratings.jsonl"
@@ -48,11 +52,8 @@ NO_TREE = "No self-play games: openings are those of a run's own games."
 class ReadRun:
     """What is read of a run. body: the part of the report that concerns it alone."""
 
-    figures: RunFigures
-    config: dict[str, Any]
-    records: list[ValidationRecord]
+    judged: JudgedRun
     search: Bins | None
-    ratings: dict[int, tuple[float, float, float]]
     body: dict[str, Any]
 
 
@@ -72,17 +73,18 @@ def build(paths: Sequence[Path]) -> RunReport:
     """Read the runs. Raises DataError where one has no figures."""
     runs = [_read(path, name) for path, name in zip(paths, _names(paths), strict=True)]
     panels = all_panels(
-        [run.figures for run in runs],
-        [run.config for run in runs],
-        [run.records for run in runs],
+        [run.judged.figures for run in runs],
+        [run.judged.config for run in runs],
+        [run.judged.records for run in runs],
         [run.search for run in runs],
-        [run.ratings for run in runs],
+        [run.judged.ratings for run in runs],
     )
     body = {
         "version": VERSION,
-        "made": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "made": moment(datetime.now().astimezone()),
         "runs": [run.body for run in runs],
-        "compared": [list(row) for row in compared_settings([run.config for run in runs])],
+        "results": results_of([run.judged for run in runs]) if len(runs) > 1 else None,
+        "compared": [list(row) for row in compared_settings([dict(run.judged.config) for run in runs])],
     }
     return RunReport(panels, body)
 
@@ -110,10 +112,13 @@ def _read(path: Path, name: str) -> ReadRun:
     games = stored_games(store) if store else held_out_games(seen) if seen else []
     wrong = wrong_positions(game, records[-1]) if records else []
     tree = opening_tree(store) if store else None
+    judged = JudgedRun(figures, config, records, ratings, overview, starts)
     body = {
         "name": name,
         "game": game,
+        "result": result_of(judged),
         "facts": [list(row) for row in facts(figures, config, starts, overview)],
+        "origin": [list(row) for row in origin(starts)],
         "settings": [list(row) for row in differing_settings(config)],
         "weights": [list(row) for row in weights_files(run)],
         "events": events_of(figures, starts),
@@ -128,7 +133,7 @@ def _read(path: Path, name: str) -> ReadRun:
         "no_openings": "" if tree else fault or NO_TREE,
     }
     search = search_values(store) if store else None
-    return ReadRun(figures, config, records, search, ratings, body)
+    return ReadRun(judged, search, body)
 
 
 def _store(run: RunDirectory) -> tuple[GameStore | None, str]:
@@ -137,9 +142,12 @@ def _store(run: RunDirectory) -> tuple[GameStore | None, str]:
         return None, ""
     try:
         store = GameStore.open(run.games)
+        game = store.manifest.game_now
     except AlphaZeroError as error:
         return None, f"The games of this run cannot be read: {reason(error)}"
-    return (store, "") if store.num_games else (None, "")
+    if not store.num_games:
+        return None, ""
+    return store, f"Boards of {game} are not drawn; the openings name its moves." if is_outside(game) else ""
 
 
 def _ratings(run: RunDirectory) -> dict[int, tuple[float, float, float]]:

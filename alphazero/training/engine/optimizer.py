@@ -269,6 +269,12 @@ def state_keys(network: nn.Module, optimizer: str) -> dict[str, tuple[str, ...]]
     }
 
 
+def state_numbers(network: nn.Module, optimizer: str) -> int:
+    """How many numbers such an optimizer keeps."""
+    keys = state_keys(network, optimizer)
+    return sum(len(keys[name]) * parameter.numel() for name, parameter in network.named_parameters())
+
+
 def is_body_matrix(name: str, parameter: nn.Parameter) -> bool:
     """True for what Muon moves: matrices and convolutions of the body, not of embedding, gates and heads."""
     return parameter.ndim > 1 and name.startswith(BODIES)

@@ -30,7 +30,7 @@ from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.sections import LossConfig, TrainingConfig
 from alphazero.training.engine.deepspeed_config import Recipe
-from alphazero.training.engine.optimizer import state_keys
+from alphazero.training.engine.optimizer import state_numbers
 from alphazero.training.engine.training_module import TrainingModule
 from alphazero.training.ranks.batch import micro_batch_sizes
 from alphazero.training.ranks.runtime import Runtime
@@ -143,9 +143,12 @@ def random_batch(spec: GameSpec, num_positions: int) -> Batch:
     """
     chance = np.random.default_rng(0)
     num_moves = min(MOVES_PER_POSITION, spec.max_legal_moves, spec.policy_size)
+    packed = chance.integers(256, size=(num_positions, spec.packed_bytes), dtype=np.uint8)
+    num_bytes = 4 * spec.num_float_planes * spec.num_squares
+    packed[:, :num_bytes] = chance.random((num_positions, num_bytes // 4), np.float32).view(np.uint8)
     first = chance.integers(spec.policy_size - num_moves + 1, size=(num_positions, 1))
     return Batch(
-        packed=chance.integers(256, size=(num_positions, spec.packed_bytes), dtype=np.uint8),
+        packed=packed,
         legal_offset=np.arange(num_positions + 1, dtype=np.int32) * np.int32(num_moves),
         legal_index=(first + np.arange(num_moves)).astype(np.int32).reshape(-1),
         policy=np.full(num_positions * num_moves, 1 / num_moves, np.float32),
@@ -163,9 +166,7 @@ def reserve_bytes(network: AlphaZeroNet, recipe: Recipe, world_size: int) -> int
     training, options = recipe.training, recipe.deepspeed.zero_options
     size = network.parameter_count() * FLOAT_BYTES
     shards = world_size if training.zero_stage else 1
-    keys = state_keys(network, recipe.optimizer.optimizer)
-    states = sum(len(keys[name]) * parameter.numel() for name, parameter in network.named_parameters())
-    total = states * FLOAT_BYTES // shards
+    total = state_numbers(network, recipe.optimizer.optimizer) * FLOAT_BYTES // shards
     # torch's foreach optimizers and gradient clipping hold one more tensor per parameter for a moment.
     total += size // shards
     if training.zero_stage == 0:
@@ -228,6 +229,8 @@ LONG_ENOUGH_S = 1.0
 MOST_POSITIONS, LEAST_POSITIONS = 64, 4
 # Multiplications of the weights by a board that a forward pass may take: 6x64 has 64 positions, 20x256 four.
 MOST_PRODUCTS = 6e9
+# Of the weights: the network's own, those of its twin, and gradients.
+TRIAL_COPIES = 3
 # bf16 costs some digits: it must win by this much.
 LEAST_GAIN = 1.05
 
@@ -247,10 +250,10 @@ def seconds_per_pass(
     device = torch.device("cpu")
     share = recipe.training.batch_size // world_size
     batch = to_device(random_batch(network.spec, positions_of_a_pass(network, share)), device)
-    modules = {
-        name: training_copy(
-            network, dataclasses.replace(recipe.training, precision=name), recipe.loss, device
-        )
+    twin = training_copy(network, recipe.training, recipe.loss, device).network
+    training = dataclasses.replace(recipe.training, compile=False)
+    modules = {  # of one network: weights and gradients are there once
+        name: TrainingModule(twin, recipe.loss, dataclasses.replace(training, precision=name))
         for name in precisions
     }
     for module in modules.values():  # kernels are chosen and memory is taken in the first pass

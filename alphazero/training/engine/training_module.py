@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import os
+import shutil
 from collections.abc import Callable
 
 import torch
 from torch import nn
 
+from alphazero.base.errors import ConfigError
+from alphazero.network.model.attention import Run, run_part
 from alphazero.network.model.loss import LossTerms, loss_terms
 from alphazero.network.model.planes import DeviceBatch, expand_planes
 from alphazero.network.model.precision import autocast
 from alphazero.network.model.resnet import AlphaZeroNet, NetworkOutput
 from alphazero.settings.sections import LossConfig, TrainingConfig
 from alphazero.training.engine.graphed_network import CudaRecorder, GraphedNetwork
+
+
+def _require_compiler(device: torch.device) -> None:
+    """Raises ConfigError where torch.compile would not find the C++ compiler that it needs on a CPU."""
+    compiler = os.environ.get("CXX", "g++")
+    if device.type == "cpu" and shutil.which(compiler) is None:
+        raise ConfigError(f"compile: C++ compiler {compiler!r} not found: install it, or add --no-compile")
 
 
 class TrainingModule(nn.Module):
@@ -29,8 +41,23 @@ class TrainingModule(nn.Module):
         self.network = network
         self._loss = loss
         self._precision = config.precision
-        # A function, not the module: validation keeps the plain network, names stay as they are.
-        self._run = torch.compile(self._run_network) if config.compile else self._run_network
+        self._run: Callable[[torch.Tensor], NetworkOutput] = self._run_network
+        is_attention = network.config.body == "attention"
+        if is_attention:
+            network.body.checkpointing = config.activation_checkpointing
+        elif config.activation_checkpointing != "none":
+            raise ConfigError(
+                f"activation_checkpointing {config.activation_checkpointing}: expected none for a residual "
+                "body, or --body attention"
+            )
+        if config.compile:
+            _require_compiler(next(network.parameters()).device)
+        if config.compile and is_attention:
+            # Part by part: what is compiled for one encoder serves all.
+            self._run = functools.partial(self._run_network, run=torch.compile(run_part))
+        elif config.compile:
+            # A function, not the module: validation keeps the plain network, names stay as they are.
+            self._run = torch.compile(self._run_network)
         self._graphed: GraphedNetwork | None = None
         self._last_terms: LossTerms | None = None
 
@@ -62,6 +89,6 @@ class TrainingModule(nn.Module):
         with autocast(planes_BCHW.device, self._precision, keep_casts=self._graphed is None):
             return self._run(planes_BCHW)
 
-    def _run_network(self, planes_BCHW: torch.Tensor) -> NetworkOutput:
-        output: NetworkOutput = self.network(planes_BCHW)
+    def _run_network(self, planes_BCHW: torch.Tensor, run: Run = run_part) -> NetworkOutput:
+        output: NetworkOutput = self.network(planes_BCHW, run)
         return output

@@ -310,28 +310,3 @@ def describe_validation(figures: Figures, before: Figures | None = None) -> str:
     if "move_error" in figures:
         parts.append(f"moves that err against exact truth {share('move_error')}")
     return " | ".join(parts)
-
-
-def explain_validation(figures: Figures, first: Figures | None = None) -> str:
-    """What the figures mean, in a sentence for a first reader; "" without any.
-
-    first: of the first validation, which they are compared with.
-    """
-    sentences = []
-
-    def was(share: float | None) -> str:
-        return "" if share is None else f" (at the first validation: {share:.1%})"
-
-    first = first or {}
-    if "policy_top1" in figures:
-        sentences.append(
-            f"In games that it never saw the network expects the move that was played in "
-            f"{figures['policy_top1']:.1%} of the positions{was(first.get('policy_top1'))}."
-        )
-    if "move_error" in figures:
-        error = first.get("move_error")
-        sentences.append(
-            f"Of solved positions it plays {1 - figures['move_error']:.1%} correctly, without any search"
-            f"{was(None if error is None else 1 - error)}."
-        )
-    return " ".join(sentences)

@@ -31,7 +31,16 @@ from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.network.weights.weights import network_of
 from alphazero.play import lanes as games
 from alphazero.play.search_settings import self_play_settings
-from alphazero.play.selfplay import Played, describe, figures_of, lanes_of, new_cache, new_lane, play
+from alphazero.play.selfplay import (
+    Played,
+    describe,
+    figures_of,
+    lanes_of,
+    new_cache,
+    new_lane,
+    play,
+    tables_of,
+)
 from alphazero.run.rank import Phase
 from alphazero.training.loop.job import Job, RankServices, SourceState, Weights
 from alphazero.training.loop.usage import gpu_figures, utilisation
@@ -55,6 +64,7 @@ class GenerationFigures:
     generation: int
     batch_size: int
     has_cache: bool
+    game: str
     moves: int = 0
     simulations: int = 0
     evaluations: int = 0
@@ -92,7 +102,7 @@ class GenerationFigures:
         moves, simulations, evaluations, cached, batches = sums[: len(own)].tolist()
         gpus = board.read(sums[len(own) :]) if board else []
         busy = utilisation(gpus)
-        figures = figures_of(finished) if finished.num_rows else {}
+        figures = figures_of(finished, self.game) if finished.num_rows else {}
         figures |= {f"gpu/{name}": value for name, value in gpu_figures(gpus).items()}
         figures |= {
             "generation": float(self.generation),
@@ -136,6 +146,7 @@ class Generations:
         self._settings = self_play_settings(config.search, config.self_play, config.training.seed)
         self._evaluator: NetworkEvaluator | EvenLadder | None = None
         self._cache = new_cache(config.self_play.evaluation_cache)
+        self._tables = tables_of(config.self_play, job.spec.name)
         self._gate = Gate(job, services) if config.self_play.gate_games else None
         self._games = SharedGames(job.run, job.spec.name, services.writes, services.exchange)
         self._standing = GenerationState()
@@ -205,7 +216,12 @@ class Generations:
             trained_on = round(trained_on * (1 - own.historical_share))
         needed = math.ceil(trained_on / own.reuse)
         started = time.monotonic()
-        figures = GenerationFigures(standing.generation + 1, own.evaluation_batch, self._cache is not None)
+        figures = GenerationFigures(
+            standing.generation + 1,
+            own.evaluation_batch,
+            self._cache is not None,
+            self._job.config.network.game,
+        )
         what = f"self-play, generation {standing.generation + 1} of {own.generations}"
         missing = needed - standing.positions
         with services.console.working(what, max(0, missing), "position") as work:
@@ -260,7 +276,11 @@ class Generations:
             network_of(config.network, tensors),
             device,
             evaluation_precision(
-                self._own.evaluation_precision, config.training.precision, device, config.network.body
+                self._own.evaluation_precision,
+                config.training.precision,
+                device,
+                config.network.body,
+                config.network.game,
             ),
             self._own.evaluation_batch,
         )
@@ -295,6 +315,7 @@ class Generations:
                 in_simulations=own.simulations_per_round > 0,
                 cache=self._cache,
                 num_threads=torch.get_num_threads(),
+                tables=self._tables,
                 on_progress=on_progress,
             )
         services.heartbeat.beat(Phase.DATA, step)  # from here on this rank may wait for the others' games

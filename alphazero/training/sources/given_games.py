@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from alphazero.base.errors import ConfigError
+from alphazero.base.log import Work
 from alphazero.data.formats.importer import silent
 from alphazero.data.open import EMBEDDED_GAMES, open_or_import
 from alphazero.data.sampling.filters import for_training, with_filters
@@ -116,18 +117,21 @@ def open_data(
     *,
     num_threads: int = 1,
     beat: Callable[[], None] = silent,
+    progress: Work | None = None,
 ) -> tuple[Window | None, Window | None]:
     """The given games to train on and those to validate on. Collective.
 
     Without games of one's own chess has embedded ones; self-play alone has none to train on. Filters hold for
     the share that is held out as well, but for those of training alone (drawn from the seed), and leave
-    validation data of one's own as it is. beat: called again and again during an import. Raises ConfigError
-    and DataError on all ranks alike.
+    validation data of one's own as it is. beat: called again and again during an import. progress: of one,
+    on rank 0. Raises ConfigError and DataError on all ranks alike.
     """
     data, mode, game_name = config.data, config.self_play.mode, config.network.game
     filters = exchange.on_each(lambda: chosen_filters(data))
     cache = Path(data.cache_dir)
-    held_out = _open_stores(data.validation_data, cache, exchange, beat) if data.validation_data else None
+    held_out = (
+        _open_stores(data.validation_data, cache, exchange, beat, progress) if data.validation_data else None
+    )
     if mode == "selfplay":
         if data.data:
             raise ConfigError(
@@ -146,7 +150,7 @@ def open_data(
             f"--mode {mode}: no games of {game_name}; expected --data, or --mode selfplay",
             found_by_all_ranks=True,
         )
-    window = _open_stores(data.data or (str(EMBEDDED_GAMES),), cache, exchange, beat)
+    window = _open_stores(data.data or (str(EMBEDDED_GAMES),), cache, exchange, beat, progress)
     window = exchange.on_each(lambda: with_filters(window, data))
     if held_out is None:
         window, held_out = window.split(data.validation_share)
@@ -157,12 +161,18 @@ def open_data(
     )
 
 
-def _open_stores(names: Sequence[str], cache: Path, exchange: Exchange, beat: Callable[[], None]) -> Window:
+def _open_stores(
+    names: Sequence[str],
+    cache: Path,
+    exchange: Exchange,
+    beat: Callable[[], None],
+    progress: Work | None,
+) -> Window:
     """All games of the stores; raw files are imported once, by rank 0, before the others look."""
     paths = [Path(name) for name in names]
 
     def import_raw() -> None:
-        open_or_import(paths, cache, beat=beat)
+        open_or_import(paths, cache, progress=progress, beat=beat)
 
     exchange.on_main(import_raw)
     return exchange.on_each(

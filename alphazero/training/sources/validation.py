@@ -6,10 +6,10 @@ For the report it keeps the worst of these positions, and whole games as the net
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -58,24 +58,46 @@ NUM_GAME_MOVES = 5  # shown of a ply
 BY_POLICY, BY_VALUE = "policy", "value"
 
 
+Ranked: TypeAlias = tuple[float, str, WrongPosition]  # the error, the game, the position
+
+
 @dataclass
 class Worst:
-    """The NUM_WORST positions with the largest errors of policy and of value, each behind its error."""
+    """The NUM_WORST positions of different games with the largest errors of policy and of value."""
 
-    found: dict[str, list[tuple[float, WrongPosition]]] = field(
-        default_factory=lambda: {BY_POLICY: [], BY_VALUE: []}
-    )
+    found: dict[str, list[Ranked]] = field(default_factory=lambda: {BY_POLICY: [], BY_VALUE: []})
 
-    def look(self, seen: Predictions, line_of: Callable[[int], Line]) -> None:
-        """Positions of a batch. line_of: the line that ends in a position, by its number in the batch."""
+    def look(self, seen: Predictions, line_of: Callable[[int], Line], game_of: Callable[[int], str]) -> None:
+        """Positions of a batch, by their numbers in it. line_of: the line that ends in one."""
         errors = {BY_POLICY: seen.policy_loss, BY_VALUE: np.abs(seen.value - seen.target_value)}
         for by, error_B in errors.items():
-            known_B = np.where(np.isfinite(error_B), error_B, -1.0)
-            for position in np.argsort(-known_B, kind="stable")[:NUM_WORST].tolist():
-                if known_B[position] >= 0:
-                    wrong = _wrong_position(seen, position, by, line_of(position))
-                    self.found[by].append((float(known_B[position]), wrong))
-            self.found[by] = sorted(self.found[by], key=lambda one: -one[0])[:NUM_WORST]
+            order = np.argsort(-error_B, kind="stable").tolist()
+            new = (
+                (float(error_B[at]), game_of(at), _wrong_position(seen, at, by, line_of(at)))
+                for at in order
+                if np.isfinite(error_B[at])
+            )
+            both = [*self.found[by], *of_different_games(new)]
+            self.found[by] = of_different_games(sorted(both, key=_error))
+
+
+def of_different_games(found: Iterable[Ranked]) -> list[Ranked]:
+    """The first NUM_WORST, one of a game at most; a position that several games reach is taken once."""
+    kept: list[Ranked] = []
+    taken: set[str] = set()
+    for one in found:
+        _, game, wrong = one
+        if taken.isdisjoint((game, wrong.position)):
+            taken |= {game, wrong.position}
+            kept.append(one)
+        if len(kept) == NUM_WORST:
+            break
+    return kept
+
+
+def _error(found: Ranked) -> float:
+    """The worst first."""
+    return -found[0]
 
 
 def _wrong_position(seen: Predictions, position: int, by: str, line: Line) -> WrongPosition:
@@ -106,6 +128,12 @@ def line_at(window: Window, ids: npt.NDArray[np.int64], number: int) -> Line:
     for move in moves[:ply]:
         line.push(move)
     return line
+
+
+def game_at(window: Window, ids: npt.NDArray[np.int64], number: int) -> str:
+    """The game of one of the samples: its shard and its place there."""
+    places = window.locate(ids[number : number + 1])
+    return f"{places.shard[0]}/{places.game[0]}"
 
 
 def _game(window: Window, shard: int, game: int) -> tuple[str | None, list[int]]:
@@ -214,7 +242,7 @@ class HeldOut:
             if is_counted:
                 total += sums
                 tallies += tallies_of(seen, self.job.spec)
-                worst.look(seen, partial(line_at, self.window, ids))
+                worst.look(seen, partial(line_at, self.window, ids), partial(game_at, self.window, ids))
         # Two messages: in one, ranks might add up the figures in another order than runs of before did.
         total, tallies = self.exchange.sum(total), self.exchange.sum(tallies)
         wrong = self._worst_of_all(worst)
@@ -235,11 +263,16 @@ class HeldOut:
     def _worst_of_all(self, worst: Worst) -> tuple[WrongPosition, ...]:
         """Those of all ranks, the worst of each kind first. Collective."""
         own: list[Any] = [
-            [error, dataclasses.asdict(wrong)] for found in worst.found.values() for error, wrong in found
+            [error, game, dataclasses.asdict(wrong)]
+            for found in worst.found.values()
+            for error, game, wrong in found
         ]
-        every = sorted((one for rank in self.exchange.gather(own) for one in rank), key=lambda one: -one[0])
-        wrong = [from_table(WrongPosition, body) for _, body in every]
-        return tuple(one for by in worst.found for one in [one for one in wrong if one.by == by][:NUM_WORST])
+        gathered = (one for rank in self.exchange.gather(own) for one in rank)
+        every = sorted(
+            ((error, game, from_table(WrongPosition, body)) for error, game, body in gathered), key=_error
+        )
+        kinds = ([one for one in every if one[2].by == by] for by in worst.found)
+        return tuple(wrong for found in kinds for *_, wrong in of_different_games(found))
 
     def _games_seen(self, network: AlphaZeroNet) -> tuple[SeenGame, ...]:
         """The games ply by ply: every rank looks at them, as forward passes of ZeRO 3 need all ranks."""
@@ -281,6 +314,6 @@ def _exact_record(player: SolvedPlayer, step: int, solved: Sequence[SolvedPositi
     wrong: list[WrongPosition] = []
     for by, seen, positions in ((BY_POLICY, by_policy, asked), (BY_VALUE, by_value, after)):
         worst = Worst()
-        worst.look(seen, [position.line for position in positions].__getitem__)
-        wrong += [one for _, one in worst.found[by]]
+        worst.look(seen, [position.line for position in positions].__getitem__, str)
+        wrong += [one for *_, one in worst.found[by]]
     return ValidationRecord(step, OF_EXACT_TRUTH, len(after), *bins_of(tallies), phases, tuple(wrong))

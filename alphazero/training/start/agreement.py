@@ -17,6 +17,7 @@ from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import MANIFEST_NAME, GameStore, ShardView
 from alphazero.data.store.verification import Verification
 from alphazero.machine.environment import commit_of, version_of
+from alphazero.play.selfplay import tables_of
 from alphazero.run.directory import RunDirectory
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import SECTIONS, Config, to_table
@@ -61,6 +62,25 @@ def compare_data(
             found_by_all_ranks=True,
         )
     return [f"warning: nodes differ: {lines}"] if found else []
+
+
+def compare_tables(config: Config, runtime: Runtime, exchange: Exchange, *, check: bool) -> list[str]:
+    """Warnings where ranks have other tablebases for self-play; DataError on all ranks if `check`.
+
+    Collective. Raises ConfigError and DataError for tables that cannot be used.
+    """
+    own = config.self_play
+    if own.mode == "supervised" or not own.syzygy:
+        return []
+    tables = exchange.on_each(lambda: tables_of(own, config.network.game))
+    assert tables is not None
+    facts = exchange.gather({"--syzygy": tables.identity})
+    found = "; ".join(line for _, line in differences(facts, exchange.gather(runtime.host)))
+    if found and check:
+        raise DataError(
+            f"nodes differ: {found}; expected the same tables on every node", found_by_all_ranks=True
+        )
+    return [f"warning: nodes differ: {found}"] if found else []
 
 
 def _versions(runtime: Runtime) -> dict[str, str]:

@@ -12,17 +12,18 @@ from alphazero.base.log import Topic, duration
 from alphazero.base.text import counted
 from alphazero.data.sampling.filters import filter_lines
 from alphazero.data.sampling.window import Window
+from alphazero.games.outside.names import flag_of_rules
 from alphazero.games.registry import get_game
 from alphazero.network.model.precision import evaluation_precision
 from alphazero.run.checkpoint_files import LATEST
-from alphazero.run.metrics import read_metrics
-from alphazero.run.next_command import continuing
+from alphazero.run.metrics import explain_validation, read_metrics
+from alphazero.run.next_command import continuing, uses_of
 from alphazero.run.rank import shows_common_errors
 from alphazero.settings.sections import TrainingConfig
 from alphazero.settings.self_play import SelfPlayConfig
 from alphazero.show.console import Console
 from alphazero.training.loop.job import Job
-from alphazero.training.loop.progress import describe_validation, explain_validation
+from alphazero.training.loop.progress import describe_validation
 from alphazero.training.sources.given_games import loader_threads
 from alphazero.training.start.run_start import Found, Request
 
@@ -73,7 +74,11 @@ def _data(job: Job, window: Window | None, held_out: Window | None) -> list[str]
     if games.mode != "supervised":
         training = job.config.training.precision
         precision = evaluation_precision(
-            games.evaluation_precision, training, job.runtime.device, job.config.network.body
+            games.evaluation_precision,
+            training,
+            job.runtime.device,
+            job.config.network.body,
+            job.config.network.game,
         )
         lines.append(
             f"self-play         {counted(games.generations, 'generation')}, {counted(games.lanes, 'lane')}, "
@@ -112,7 +117,9 @@ def _extras(training: TrainingConfig) -> str:
 
 def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
     """Where the result is, how good it is, what to do next. command: what the user typed."""
-    quoted = shlex.quote(str(job.newest_weights))
+    game = job.config.network.game
+    rules = flag_of_rules(game)
+    uses = uses_of(str(job.newest_weights), get_game(game).eval_flags, rules)
     validations = read_metrics(job.run, "validation")
     lines = [
         RULE,
@@ -128,10 +135,8 @@ def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
     lines += [
         f"weights           {job.newest_weights}",
         "next, play against it or have a look at it:",
-        f"  .venv/bin/alphazero play --weights {quoted}",
-        f"  .venv/bin/alphazero analyse --weights {quoted}",
-        f"  .venv/bin/alphazero eval --weights {quoted} {get_game(job.config.network.game).eval_flags}",
-        f"  .venv/bin/alphazero report {shlex.quote(str(job.run.path))}",
+        *(f"  .venv/bin/{command}" for _, command in uses),
+        f"  .venv/bin/alphazero report {' '.join([shlex.quote(str(job.run.path)), *rules])}",
         f"  .venv/bin/tensorboard --logdir {shlex.quote(str(job.run.path.parent))}",
         f"continue with: {continuing(command, job.run.path.name, '--steps', str(2 * job.num_steps))}",
         RULE,

@@ -99,6 +99,6 @@ def complete(job: Job, saved: TrainingState, request: Request) -> str:
             f"{job.run.path}: is complete at {counted(saved.step, 'step')}: nothing to do. You can now",
             f"  train on to step {2 * saved.step}:  {more}",
             f"  start a new run beside it:  {afresh(request.command, name)}",
-            f"  play against it:  .venv/bin/alphazero play --weights {weights}",
+            f"  play against it:  .venv/bin/alphazero play {weights}",
         )
     )

@@ -158,7 +158,7 @@ def _require_never_saved(run: RunDirectory) -> None:
     )
 
 
-def make_directory(found: Found, argv: Sequence[str], rank: Rank) -> None:
+def make_directory(found: Found, request: Request, rank: Rank) -> None:
     """Make the run directory where this rank writes, with this start's settings and the checkpoint's weights.
 
     Newer checkpoints than the one resumed step aside; of a complete run only what a killed start left undone
@@ -176,7 +176,15 @@ def make_directory(found: Found, argv: Sequence[str], rank: Rank) -> None:
             keep = max(keep, start.resumed.state.config["training"]["keep_checkpoints"])  # as many as it kept
         else:
             git_diff, init_weights = job.config.run.git_diff, found.starting.source
-            create(start.run, to_table(job.config), list(argv), init_weights, start.step, git_diff)
+            create(
+                start.run,
+                to_table(job.config),
+                list(request.argv),
+                init_weights,
+                start.step,
+                git_diff,
+                request.command,
+            )
         checkpoint_files.settle(start.run.checkpoints, keep)
         if start.resumed and not is_complete:
             for path in checkpoint_files.set_aside_after(start.run.checkpoints, start.step):

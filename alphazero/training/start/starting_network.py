@@ -1,9 +1,12 @@
-"""The network that a stretch of training begins with: drawn at random, given, or of a checkpoint."""
+"""The network that a stretch of training begins with: drawn at random, given, or of a checkpoint.
+
+It is made where memory can hold it while it trains, and refused before it is made where not.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +14,10 @@ import torch
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import sha256_of
 from alphazero.base.section import flag_of
+from alphazero.base.text import counted
 from alphazero.games.registry import get_spec
+from alphazero.machine.memory import HostMemory
+from alphazero.measure.sizes import FLOAT_BYTES, STAGES, on_meta_device, rank_bytes
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint, Tensors
 from alphazero.network.weights.open_network import open_weights
@@ -20,9 +26,19 @@ from alphazero.run.checkpoint_files import MANIFEST
 from alphazero.run.find import find_weights, is_checkpoint
 from alphazero.settings.load import Config
 from alphazero.settings.sections import NetworkConfig
+from alphazero.training.engine.optimizer import state_numbers
+from alphazero.training.engine.probe import CPU_SHARE, LIBRARY_BYTES, TRIAL_COPIES
 from alphazero.training.ranks.exchange import Exchange, Json
+from alphazero.training.ranks.runtime import Runtime
 
 FLAG = "--init-weights"
+
+
+def available_to_rank(runtime: Runtime) -> int:
+    """Bytes that a network may take: of its GPU, or its part of the memory that its host has available."""
+    if runtime.device.type == "cuda":
+        return int(torch.cuda.mem_get_info(runtime.device)[0]) - LIBRARY_BYTES
+    return int(CPU_SHARE * HostMemory().check().available_bytes) // runtime.local_world_size
 
 
 @dataclass(frozen=True)
@@ -79,6 +95,43 @@ def starting_network(
     given = exchange.tensors_from(0, tensors)
     line = f"first weights     {name} (sha256 {source['sha256'][:12]})"
     return StartingNetwork(shape, seed, given, source), [*changed_shape(shape, network), line]
+
+
+def require_memory(
+    config: Config,
+    offloads: bool,
+    runtime: Runtime,
+    exchange: Exchange,
+    available_bytes: Callable[[Runtime], int] = available_to_rank,
+) -> None:
+    """Raise ConfigError where a rank's memory cannot hold the network while it trains. Collective.
+
+    It asks before any of it is made; activations are not counted. offloads: ds_config.json keeps parts of it
+    elsewhere, and how much is not known.
+    """
+    if not offloads:
+        exchange.on_each(lambda: _require_here(config, runtime, available_bytes(runtime)))
+
+
+def _require_here(config: Config, runtime: Runtime, available: int) -> None:
+    network, stage, num_ranks = on_meta_device(config.network), config.training.zero_stage, runtime.world_size
+    moments = state_numbers(network, config.optimizer.optimizer)
+    # Every rank begins with the whole network, which ZeRO 3 shares out later; a trial needs more of it.
+    tries = runtime.device.type == "cpu" and config.training.precision == "auto"
+    start = network.parameter_count() * FLOAT_BYTES * (TRIAL_COPIES if tries else 1)
+    needed = {one: max(start, rank_bytes(network, moments, one, num_ranks)) for one in STAGES}
+    if needed[stage] <= available:
+        return
+    fitting = [one for one in STAGES if one > stage and needed[one] <= available]
+    more = "more GPUs or hosts" + ("" if stage == 3 else " and a higher --zero-stage")
+    raise ConfigError(
+        f"{runtime.host} {runtime.device}: {network.parameter_count():,} parameters with gradients and "
+        f"optimizer state take {needed[stage]:,} bytes of a rank's memory at ZeRO stage {stage} on "
+        f"{counted(num_ranks, 'rank')}, {available:,} are available; expected "
+        + (f"--zero-stage {fitting[0]} ({needed[fitting[0]]:,} bytes)" if fitting else more)
+        + (", --precision bf16 or fp32 without a trial of both" if needed[stage] == start and tries else "")
+        + ", or a smaller network"
+    )
 
 
 def check_shape(shape: NetworkConfig, network: NetworkConfig, asked: Collection[str], name: str) -> None:

@@ -50,7 +50,7 @@ from alphazero.training.ranks.runtime import (
 from alphazero.training.sources.generations import Generations
 from alphazero.training.sources.given_games import GivenGames, choose_value_curve, loader_threads, open_data
 from alphazero.training.sources.validation import make_validation
-from alphazero.training.start.agreement import DataCheck, compare_data, compare_ranks
+from alphazero.training.start.agreement import DataCheck, compare_data, compare_ranks, compare_tables
 from alphazero.training.start.banner import banner, say_how_to_continue, summary
 from alphazero.training.start.open_services import beat_of_start, in_service, open_services
 from alphazero.training.start.resume_checks import (
@@ -63,7 +63,7 @@ from alphazero.training.start.resume_checks import (
 from alphazero.training.start.run_start import Found, Rank, Request, RunStart, find_run, make_directory
 from alphazero.training.start.sharing import load_shared
 from alphazero.training.start.stall_watch import stall_watch
-from alphazero.training.start.starting_network import StartingNetwork, starting_network
+from alphazero.training.start.starting_network import StartingNetwork, require_memory, starting_network
 
 # A run that diverges twice more, each time on other positions, does so again after that.
 MOST_RETURNS = 2
@@ -103,7 +103,7 @@ def _train(config: Config, settings: DeepSpeedSettings, request: Request, start:
     reads = job.config.data.verify_data and job.runtime.local_rank == 0
     check = DataCheck((found.window, found.held_out), job.run, exchange, reads=reads)
     with contextlib.closing(check):
-        make_directory(found, request.argv, rank)
+        make_directory(found, request, rank)
         if start.resumed and start.is_complete(job):
             console.say(complete(job, start.resumed.state, request), Topic.END)
             return 0
@@ -131,16 +131,18 @@ def prepare(
     runtime, exchange, saved = rank.runtime, rank.exchange, start.saved
     config, starting, notices = settle_settings(config, settings, start, rank)
     changes = check_same_run(start.run, saved, config) if saved else []
+    require_memory(config, settings.offloads_at(config.training.zero_stage), runtime, exchange)
     network = starting.build(start.resumed)
     precision, kernel_lines = settle_precision(config, settings, network, start, rank)
     config = dataclasses.replace(config, training=precision.training)
     recipe = Recipe(config.training, config.optimizer, config.loss, settings)
     with rank.console.working("choosing micro-batches"):
         plan, plan_changes = choose_plan(recipe, runtime, network, saved, exchange)
-    with rank.console.working("reading the games"):
+    with rank.console.working("reading the games") as work:
         threads, beat = loader_threads(config.data, runtime), beat_of_start(start.run, runtime)
-        window, held_out = open_data(config, exchange, num_threads=threads, beat=beat)
+        window, held_out = open_data(config, exchange, num_threads=threads, beat=beat, progress=work)
     notices += compare_data(window, held_out, runtime, exchange, check=request.check)
+    notices += compare_tables(config, runtime, exchange, check=request.check)
     # Not before: raw games are imported on all processors.
     notices += pin_ranks(runtime, exchange)
     job = make_job(config, runtime, start.run, window)
@@ -210,9 +212,9 @@ def settle_precision(
     )
     if games.mode == "supervised":
         return chosen, []
-    training, body = chosen.training.precision, config.network.body
+    training, body, game = chosen.training.precision, config.network.body, config.network.game
     of_games = rank.exchange.on_each(
-        lambda: evaluation_precision(games.evaluation_precision, training, device, body)
+        lambda: evaluation_precision(games.evaluation_precision, training, device, body, game)
     )
     batch_size = games.evaluation_batch
     return chosen, choose_kernels(config.network, of_games, batch_size, device, saved, rank.exchange)

@@ -24,7 +24,8 @@ struct Chess {
   static constexpr int kPolicySize = chess::kNumPolicyMoves;
   // Petrovic 1964, the most that 8 promotions allow; from_fen refuses boards with more.
   static constexpr int kMaxLegalMoves = 218;
-  static constexpr int kMaxPlies = 11800;   // fifty moves end every game before move 5,900
+  static constexpr int kMaxPlies = 11800;  // fifty moves end every game before move 5,900
+  static constexpr bool kAlternates = true;
   static constexpr int kNumSymmetries = 2;  // 1: left and right swapped
 
   static State turned(const State& state, int symmetry) { return symmetry == 0 ? state : state.mirrored(); }

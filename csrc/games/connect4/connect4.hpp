@@ -45,6 +45,7 @@ struct Connect4 {
   static constexpr int kPolicySize = 7;
   static constexpr int kMaxLegalMoves = 7;
   static constexpr int kMaxPlies = 42;
+  static constexpr bool kAlternates = true;
   static constexpr int kNumSymmetries = 2;  // 1: left and right change places
 
   static State turned(const State& state, int symmetry);

@@ -43,6 +43,7 @@ struct Othello {
   static constexpr int kPolicySize = 65;
   static constexpr int kMaxLegalMoves = 60;  // all but the four squares in the middle, which are never empty
   static constexpr int kMaxPlies = 120;      // 60 stones, and never two passes in a row
+  static constexpr bool kAlternates = true;
   static constexpr int kNumSymmetries = 8;
 
   static State turned(const State& state, int symmetry);

@@ -37,6 +37,7 @@ struct TicTacToe {
   static constexpr int kPolicySize = 9;
   static constexpr int kMaxLegalMoves = 9;
   static constexpr int kMaxPlies = 9;
+  static constexpr bool kAlternates = true;
   // A mirror image where bit 2 is set, after as many quarter turns as bits 0 and 1 say.
   static constexpr int kNumSymmetries = 8;
 

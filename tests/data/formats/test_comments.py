@@ -35,7 +35,7 @@ NO_EVALUATIONS = (
 def imported(tmp_path: Path, text: str, name: str = "games") -> list[dict[str, Any]]:
     """The rows of a file's store."""
     (tmp_path / f"{name}.pgn").write_text(text)
-    import_games([tmp_path / f"{name}.pgn"], tmp_path / name, workers=1, progress=False)
+    import_games([tmp_path / f"{name}.pgn"], tmp_path / name, workers=1)
     store = GameStore.open(tmp_path / name)
     store.verify()
     return [row for shard in store.shards for row in shard.table.to_pylist()]
@@ -208,14 +208,11 @@ def test_chunks_and_shards_change_no_byte(tmp_path: Path, chunk_bytes: int):
     plain = '[Event "plain"]\n\n1. e4 e5 *\n'
     texts = [str(commented_game(seed)) if seed % 3 else plain for seed in range(40)]
     (tmp_path / "games.pgn").write_text("\n\n".join(texts) + "\n")
-    whole = import_games(
-        [tmp_path / "games.pgn"], tmp_path / "a", workers=1, progress=False, shard_limits=(7, 1 << 20)
-    )
+    whole = import_games([tmp_path / "games.pgn"], tmp_path / "a", workers=1, shard_limits=(7, 1 << 20))
     cut = import_games(
         [tmp_path / "games.pgn"],
         tmp_path / "b",
         workers=2,
-        progress=False,
         chunk_bytes=chunk_bytes,
         shard_limits=(7, 1 << 20),
     )

@@ -27,7 +27,7 @@ EXACT = [name for name in V6.names or () if name != "probabilities"]
 
 def round_trip(source: Path, tmp_path: Path) -> Path:
     """Imported and exported again."""
-    import_games([source], tmp_path / "store", workers=1, progress=False)
+    import_games([source], tmp_path / "store", workers=1)
     export_lc0(GameStore.open(tmp_path / "store"), tmp_path / "out")
     return tmp_path / "out"
 
@@ -130,7 +130,7 @@ def test_a_game_goes_on_in_another_file_where_the_planes_cannot_tell_of_the_plie
     whole = np.concatenate([read(tmp_path / "out" / name) for name in names])
     assert [len(played) - left for left in whole["plies_left"]] == list(with_policy)
 
-    import_games([tmp_path / "out"], tmp_path / "again", workers=1, progress=False)
+    import_games([tmp_path / "out"], tmp_path / "again", workers=1)
     again = GameStore.open(tmp_path / "again")
     parts = [row for shard in again.shards for row in shard.table.to_pylist()]
     assert [row["moves"] for row in parts] == [played[0:13], played[23:39], played[48:56]]

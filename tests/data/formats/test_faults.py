@@ -100,7 +100,7 @@ def refused(path: Path, tmp_path: Path) -> str:
     """What an import says; it leaves nothing behind."""
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(DataError) as caught:
-        import_games([path], kind=LC0, store=tmp_path / "store", workers=1, progress=False)
+        import_games([path], kind=LC0, store=tmp_path / "store", workers=1)
     assert sorted(tmp_path.rglob("*")) == before
     said = str(caught.value)
     assert "\n" not in said

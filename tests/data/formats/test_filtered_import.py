@@ -46,7 +46,6 @@ def run(
         [sources],
         store,
         workers=workers,
-        progress=False,
         filters=filters,
         chunk_bytes=chunk_bytes,
         shard_limits=LIMITS,

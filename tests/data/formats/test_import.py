@@ -22,7 +22,7 @@ from tests.support.games.chess_reference import core_move, positions_of
 
 def imported(sources: list[Path] | Path, store: Path, workers: int = 1, **options: Any) -> GameStore:
     paths = sources if isinstance(sources, list) else [sources]
-    import_games(paths, store, workers=workers, progress=False, **options)
+    import_games(paths, store, workers=workers, **options)
     return GameStore.open(store)
 
 

@@ -79,7 +79,7 @@ def test_every_chunk_size_gives_the_same_games(tmp_path: Path):
     stores = set()
     for chunk_bytes in range(1, len(path.read_bytes()) + 2):
         store = tmp_path / f"store-{chunk_bytes}"
-        import_games([path], store, workers=1, progress=False, chunk_bytes=chunk_bytes)
+        import_games([path], store, workers=1, chunk_bytes=chunk_bytes)
         stores.add(tuple(content(store).items()))
     assert len(stores) == 1
     assert GameStore.open(tmp_path / "store-1").num_games == 4
@@ -106,7 +106,6 @@ def test_the_reference_files_import_the_same_with_any_number_of_workers(shared_d
             [shared_data / "pgn_small", shared_data / "pgn_val"],
             tmp_path / f"store-{workers}",
             workers=workers,
-            progress=False,
             shard_limits=(100, 1 << 20),
         )
         digests.add(report.manifest.sha256)
@@ -118,7 +117,7 @@ def test_the_reference_files_import_the_same_with_any_number_of_workers(shared_d
 @pytest.mark.slow
 def test_all_reference_files_import_without_a_fault(shared_data: Path, tmp_path: Path):
     folders = [shared_data / name for name in ("pgn", "pgn_val", "pgn_small")]
-    report = import_games(folders, tmp_path / "store", workers=2, progress=False)
+    report = import_games(folders, tmp_path / "store", workers=2)
     GameStore.open(tmp_path / "store").verify()
     assert report.games_read == report.manifest.games == 5638
     assert report.manifest.plies == 792903
@@ -247,7 +246,6 @@ def test_the_quarantine_is_bounded_and_says_how_many_it_left_out(tmp_path: Path)
             sources,
             path,
             workers=2,
-            progress=False,
             chunk_bytes=chunk_bytes,
             shard_limits=(6, 10_000),
             most_quarantine_lines=50,

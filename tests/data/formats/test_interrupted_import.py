@@ -121,7 +121,7 @@ def wrap(owner, name):
 wrap(os, "fsync")
 for name in ("replace", "rename", "mkdir"):
     wrap(Path, name)
-import_games([Path(sys.argv[1])], Path(sys.argv[2]), workers=2, progress=False, shard_limits=(40, 250))
+import_games([Path(sys.argv[1])], Path(sys.argv[2]), workers=2, shard_limits=(40, 250))
 """
 
 

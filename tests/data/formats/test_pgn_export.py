@@ -43,7 +43,7 @@ def test_games_of_any_start_are_read_back(tmp_path: Path):
         assert list(game.mainline_moves()) == before.board.move_stack
         assert game.headers["Result"] == {1: "1-0", 0: "1/2-1/2", -1: "0-1", None: "*"}[before.result]
         assert game.headers["White"] == r"a \"b\"\\"  # python-chess leaves escapes as they are
-    import_games([tmp_path / "games.pgn"], tmp_path / "again", workers=1, progress=False)
+    import_games([tmp_path / "games.pgn"], tmp_path / "again", workers=1)
     (shard,) = GameStore.open(tmp_path / "again").shards
     assert shard.table.column("moves").to_pylist() == [row["moves"] for row in rows]
     assert set(shard.table.column("white").to_pylist()) == {'a "b"\\'}

@@ -19,7 +19,7 @@ def games(tmp_path: Path) -> Path:
 
 
 def run(games: Path, store: Path) -> None:
-    import_games([games], store, workers=1, progress=False)
+    import_games([games], store, workers=1)
 
 
 def test_a_link_of_that_name_is_refused_and_what_it_points_to_stays(games: Path, tmp_path: Path):

@@ -33,7 +33,7 @@ NO_DRAW = {"won": [1.0, 0.0, 0.0], "lost": [0.0, 0.0, 1.0]}
 
 def window_of(tmp_path: Path, text: str) -> Window:
     (tmp_path / "games.pgn").write_text(text)
-    import_games([tmp_path / "games.pgn"], tmp_path / "store", workers=1, progress=False)
+    import_games([tmp_path / "games.pgn"], tmp_path / "store", workers=1)
     return Window.of_stores([GameStore.open(tmp_path / "store")])
 
 

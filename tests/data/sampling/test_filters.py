@@ -382,7 +382,7 @@ def test_elo_and_events_of_tcec_are_those_that_python_chess_reads(shared_data: P
     source = shared_data / "pgn_val" / "TCEC_Season_12_-_Division_1.pgn.gz"
     if not source.is_file():
         pytest.skip(f"{source} is not there")
-    import_games([source], tmp_path / "store", workers=1, progress=False)
+    import_games([source], tmp_path / "store", workers=1)
     expected: dict[str, list[bool]] = {"min_elo": [], "max_elo_difference": [], "exclude_terminations": []}
     with gzip.open(source, "rt", encoding="utf-8", errors="replace") as text:
         while (read := chess.pgn.read_headers(text)) is not None:

@@ -151,8 +151,8 @@ def test_window_ids_name_content_and_order():
 
 def test_a_window_of_stores_follows_shards_and_their_checksums(shared_data: Path, tmp_path: Path):
     sources = sorted((shared_data / "pgn_small").glob("*.pgn*"))
-    import_games(sources, tmp_path / "one", workers=1, progress=False, shard_limits=(3, 10**9))
-    import_games(sources, tmp_path / "other", workers=1, progress=False)
+    import_games(sources, tmp_path / "one", workers=1, shard_limits=(3, 10**9))
+    import_games(sources, tmp_path / "other", workers=1)
     one, other = GameStore.open(tmp_path / "one"), GameStore.open(tmp_path / "other")
     assert len(one.shards) > len(other.shards)
     window, whole = Window.of_stores([one]), Window.of_stores([other])

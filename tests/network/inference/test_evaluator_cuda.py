@@ -24,6 +24,16 @@ def chess_network(seed: int = 4, se_ratio: int = 0) -> AlphaZeroNet:
     return network
 
 
+def attention_network(seed: int = 4, embedding: str = "dense") -> AlphaZeroNet:
+    return trained_like(
+        "chess",
+        seed,
+        **{"body": "attention", "policy_head": "attention", "blocks": 4, "filters": 64, "heads": 4},
+        **{"ffn_width": 128, "smolgen_channels": 4, "smolgen_hidden": 32, "smolgen_size": 32},
+        **{"embedding": embedding, "embedding_width": 16, "value_hidden": 64},
+    )
+
+
 def make(network: AlphaZeroNet, precision: str = "bf16", kernels: str = "") -> NetworkEvaluator:
     return NetworkEvaluator(network, CUDA, precision, 64, kernels=kernels)
 
@@ -42,11 +52,27 @@ def test_the_graph_is_captured_and_says_what_the_cpu_says(precision, kernels, se
     np.testing.assert_allclose(result.legal_logits, exact.legal_logits, rtol=0.05, atol=20 * tolerance)
 
 
-@pytest.mark.parametrize("kernels", [CUDNN, OPERATORS])
+@pytest.mark.parametrize("embedding", ["dense", "map"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_an_attention_body_is_captured_and_says_what_the_cpu_says(precision, embedding):
+    network, arrays = attention_network(embedding=embedding), positions("chess", 50)
+    evaluator = make(network, precision)
+    assert evaluator.description.endswith("as a CUDA graph")
+    exact = NetworkEvaluator(network, torch.device("cpu"), "fp32", 64)(*arrays)
+    result = evaluator(*arrays)
+    tolerance = 5e-3 if precision == "fp32" else 0.05
+    np.testing.assert_allclose(result.wdl, exact.wdl, atol=tolerance)
+    np.testing.assert_allclose(result.legal_logits, exact.legal_logits, rtol=0.05, atol=20 * tolerance)
+
+
+@pytest.mark.parametrize(
+    ("network", "kernels"),
+    [(chess_network, CUDNN), (chess_network, OPERATORS), (attention_network, OPERATORS)],
+)
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_company_place_and_padding_change_no_bit(precision, kernels):
-    network, arrays = chess_network(), positions("chess", 64)
-    evaluator = make(network, precision, kernels)
+def test_company_place_and_padding_change_no_bit(precision, network, kernels):
+    arrays = positions("chess", 64)
+    evaluator = make(network(), precision, kernels)
     expected = evaluator(*arrays)
     rng = np.random.default_rng(1)
     for count in (64, 21, 1):
@@ -72,9 +98,10 @@ def test_batches_in_flight_do_not_mix():
         pending.pop().result()
 
 
+@pytest.mark.parametrize("network", [chess_network, attention_network])
 @pytest.mark.parametrize("where", ["cpu", "cuda"])
-def test_the_graph_takes_new_weights_in_place(where):
-    old, new, arrays = chess_network(4), chess_network(5), positions("chess", 64)
+def test_the_graph_takes_new_weights_in_place(where, network):
+    old, new, arrays = network(4), network(5), positions("chess", 64)
     evaluator = make(old)
     assert isinstance(evaluator.runner, CudaRunner)
     graph, before = evaluator.runner.graph, evaluator(*arrays)
@@ -86,8 +113,9 @@ def test_the_graph_takes_new_weights_in_place(where):
     assert evaluator.runner.graph is graph
 
 
-def test_a_batch_allocates_nothing_on_the_device():
-    evaluator, arrays = make(chess_network()), positions("chess", 64)
+@pytest.mark.parametrize("network", [chess_network, attention_network])
+def test_a_batch_allocates_nothing_on_the_device(network):
+    evaluator, arrays = make(network()), positions("chess", 64)
     evaluator(*arrays)
     before = torch.cuda.memory_stats()["allocation.all.allocated"]
     for _ in range(10):

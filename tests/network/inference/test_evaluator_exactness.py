@@ -32,6 +32,22 @@ SHAPES = {
             **{"embedding_width": 16, "value_hidden": 128},
         },
     ),
+    "chess-attention-2x64-map": (
+        "chess",
+        {
+            **{"body": "attention", "policy_head": "attention", "blocks": 2, "filters": 64, "heads": 4},
+            **{"ffn_width": 128, "smolgen_channels": 4, "smolgen_hidden": 32, "smolgen_size": 32},
+            **{"embedding": "map", "value_hidden": 128},
+        },
+    ),
+    "connect4-attention-2x36": (
+        "connect4",
+        {
+            **{"body": "attention", "blocks": 2, "filters": 36, "heads": 3, "ffn_width": 40},
+            **{"smolgen_channels": 4, "smolgen_hidden": 24, "smolgen_size": 16, "embedding_width": 8},
+            **{"activation": "relu", "ffn_activation": "swish", "value_hidden": 30},
+        },
+    ),
     # No multiple of what the processor's vectors hold, so that every loop has a remainder.
     "connect4-2x36-se": ("connect4", {"blocks": 2, "filters": 36, "se_ratio": 4, "value_hidden": 30}),
 }

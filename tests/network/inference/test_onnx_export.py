@@ -9,9 +9,11 @@ import torch
 
 from alphazero.base.errors import WeightsError
 from alphazero.games.registry import get_spec
+from alphazero.measure.sizes import on_meta_device
 from alphazero.network.inference import onnx_export
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.lc0_weights import RULE50_PLANE
+from alphazero.settings.load import load_config
 from alphazero.settings.sections import NetworkConfig
 from tests.network.weights.test_lc0_attention import BODY
 from tests.network.weights.test_lc0_export import random_network
@@ -64,4 +66,14 @@ def test_a_missing_package_is_named_and_nothing_is_written(monkeypatch, tmp_path
     network = AlphaZeroNet(SMALL, get_spec("chess"))
     with pytest.raises(WeightsError, match=r"needs no_such_package; expected pip install"):
         onnx_export.write_onnx(tmp_path / "net.onnx", network)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_network_above_the_limit_of_protobuf_is_refused_by_name(tmp_path: Path) -> None:
+    network = on_meta_device(load_config("chess_1b", {}).network)
+    message = (
+        r"out.onnx: a network of 1,125,246,499 numbers: ONNX files have 4 bytes .*--to safetensors or pt"
+    )
+    with pytest.raises(WeightsError, match=message):
+        onnx_export.write_onnx(tmp_path / "out.onnx", network)
     assert list(tmp_path.iterdir()) == []

@@ -1,5 +1,6 @@
 """Attention bodies in lc0's files that cannot be read are refused by name; lc0 judges those that can."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -14,20 +15,9 @@ from alphazero.network.weights.lc0_schema import net_class
 from alphazero.network.weights.lc0_weights import parse_lc0
 from alphazero.settings.sections import NetworkConfig
 from tests.network.weights.test_lc0_export import random_network
+from tests.support.network.attention_bodies import SMALL_ATTENTION
 
-BODY = NetworkConfig(
-    body="attention",
-    policy_head="attention",
-    blocks=2,
-    filters=16,
-    heads=2,
-    ffn_width=24,
-    smolgen_channels=2,
-    smolgen_hidden=8,
-    smolgen_size=4,
-    embedding_width=4,
-    moves_left=True,
-)
+BODY = dataclasses.replace(SMALL_ATTENTION, moves_left=True)
 
 
 def headcount(number: int) -> Callable[[Any], None]:

@@ -9,10 +9,12 @@ import torch
 
 from alphazero.base.errors import WeightsError
 from alphazero.games.registry import get_spec
+from alphazero.measure.sizes import on_meta_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.lc0_export import to_lc0, write_lc0
 from alphazero.network.weights.lc0_schema import net_class
 from alphazero.network.weights.lc0_weights import RULE50_PLANE, parse_lc0, read_lc0, read_limited
+from alphazero.settings.load import load_config
 from alphazero.settings.sections import NetworkConfig
 from tests.support.network.lc0_files import random_planes
 
@@ -137,3 +139,14 @@ def test_the_same_network_gives_the_same_bytes_packed_or_not(tmp_path: Path) -> 
     packed = (tmp_path / "one.pb.gz").read_bytes()
     assert packed == (tmp_path / "two.pb.gz").read_bytes()
     assert gzip.decompress(packed) == (tmp_path / "plain.pb").read_bytes()
+
+
+def test_a_network_above_the_limit_of_protobuf_is_refused_by_name(tmp_path: Path) -> None:
+    """The billion numbers of chess_1b, of which none is there."""
+    network = on_meta_device(load_config("chess_1b", {}).network)
+    message = (
+        r"1,125,246,499 numbers: lc0's files have 2 bytes .* at most 2,147,483,647 .*--to safetensors or pt"
+    )
+    with pytest.raises(WeightsError, match=message):
+        write_lc0(tmp_path / "out.pb.gz", network.config, network.state_dict(), 0)
+    assert list(tmp_path.iterdir()) == []

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from alphazero.base.errors import AlphaZeroError
+from alphazero.base.errors import AlphaZeroError, WeightsError
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint, TrainingState, save
 from alphazero.network.weights.open_network import open_network, open_weights
 from alphazero.network.weights.weights import save_weights
 from alphazero.run.checkpoint_files import mark_best
+from alphazero.run.find import WEIGHTS_VARIABLE, default_weights
 from alphazero.settings.load import Config, to_table
 from alphazero.settings.sections import NetworkConfig
 
@@ -71,21 +72,39 @@ def test_a_file_whose_name_has_an_at_sign_is_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("nowhere", "--weights .*nowhere: no such file or directory; expected a weights file"),
+        ("nowhere", "network nowhere: no such file or directory; expected a weights file"),
         ("nowhere@10", "nowhere@10: no such file or directory"),
         ("runs/x@30", "has no step-00000030; there is step-00000010, step-00000020"),
         ("runs/x@best-nonsense", "best-nonsense: no such metric"),
         ("runs/x@best-value_mse", "no best-value_mse; there is policy_loss"),
-        ("runs/x@newest", "'newest' names no checkpoint; expected"),
-        ("runs", r"no complete checkpoint \(there is none yet\)"),
+        ("runs/x@newest", "'newest' names no checkpoint; expected one of latest, best-policy_loss, 10, 20"),
+        ("runs/x@best", "'best' names no checkpoint; expected one of latest, best-policy_loss, 10, 20"),
+        ("@best", "network @best: 'best' names no checkpoint; expected one of latest, best-policy_loss, 10"),
+        ("other", r"no complete checkpoint \(there is none yet\)"),
     ],
 )
 def test_a_name_of_nothing_is_told_with_the_ways_to_write_one(
     run: Path, monkeypatch, name: str, told: str
 ) -> None:
     monkeypatch.chdir(run.parent.parent)
+    Path("other").mkdir()
     with pytest.raises(AlphaZeroError, match=told):
         open_weights(name)
+
+
+def test_the_only_run_is_found(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(run.parent.parent)
+    monkeypatch.delenv(WEIGHTS_VARIABLE, raising=False)
+    Path("runs/notes").mkdir()
+    assert default_weights() == "runs/x"
+    for name in ("runs", "@latest", "@20"):
+        assert open_weights(name).metadata["step"] == 20
+    Path("runs/y/checkpoints").mkdir(parents=True)
+    for find in (default_weights, lambda: open_weights("runs"), lambda: open_weights("@10")):
+        with pytest.raises(WeightsError, match=r"runs/ holds runs/x, runs/y; expected "):
+            find()
+    monkeypatch.setenv(WEIGHTS_VARIABLE, "net.pt")
+    assert default_weights() == "net.pt"
 
 
 def test_a_damaged_checkpoint_is_named_and_the_newest_run_falls_back(run: Path) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from alphazero.show.report.figures import RunFigures
+from alphazero.run.figures import RunFigures
 from alphazero.show.report.panel import MOST_POINTS, curve, thin
 from alphazero.show.report.panel_list import all_panels, gpu_panels, rating_panel, speed_panels
 from tests.support.report.made_up_runs import step_line, supervised_lines, write_run

@@ -1,4 +1,4 @@
-"""A report as one picture: every panel that has figures, over the wall time of the run."""
+"""A report as one picture: what the page has, over steps."""
 
 import json
 import os
@@ -34,14 +34,23 @@ def report_of(*paths) -> RunReport:
     return build(paths)
 
 
+def curves_in(axis):
+    """Those with a name: not the stars of best values, nor the upright lines of events."""
+    return [line for line in axis.lines if not line.get_label().startswith("_")]
+
+
 def test_a_panel_is_drawn_for_each_kind_of_figure_there_is(tmp_path) -> None:
     write_run(tmp_path / "one", LINES, "connect4")
     axes = {axis.get_title(): axis for axis in draw(report_of(tmp_path / "one")).axes}
     assert list(axes) == ["Policy loss", "Value loss", ERRORS, "Training throughput"]
-    assert [line.get_ydata().tolist() for line in axes["Policy loss"].lines] == [[2.0, 1.5]]
-    errors = [line for line in axes[ERRORS].lines if line.get_linestyle() == "-"]
-    assert [line.get_label() for line in errors] == ["end-easy", "begin-hard"]
-    assert errors[0].get_xdata().tolist() == [3.0]
+    assert [line.get_ydata().tolist() for line in curves_in(axes["Policy loss"])] == [[2.0, 1.5]]
+    assert axes["Policy loss"].get_xlabel() == "step"
+    errors = curves_in(axes[ERRORS])
+    assert [line.get_label() for line in errors] == [
+        "end-easy 25.0%, best 25.0% at step 20",
+        "begin-hard 50.0%, best 50.0% at step 20",
+    ]
+    assert errors[0].get_xdata().tolist() == [20.0]
     assert all(line.get_marker() == "." for line in errors)  # a single point is seen
 
 
@@ -49,10 +58,15 @@ def test_several_runs_stand_side_by_side_under_their_names(tmp_path) -> None:
     for name in ("one", "two"):
         write_run(tmp_path / name, LINES, "connect4")
     axes = {axis.get_title(): axis for axis in draw(report_of(tmp_path / "one", tmp_path / "two")).axes}
-    assert [line.get_label() for line in axes["Policy loss"].lines] == ["training, one", "training, two"]
+    assert [line.get_label() for line in curves_in(axes["Policy loss"])] == [
+        "one: training 1.500",
+        "two: training 1.500",
+    ]
     # Errors by class would be six lines a run: of several runs the whole is drawn, each in its colour.
-    errors = [line for line in axes[ERRORS].lines if line.get_linestyle() == "-"]
-    assert [line.get_label() for line in errors] == ["all classes, one", "all classes, two"]
+    errors = curves_in(axes[ERRORS])
+    assert [line.get_label() for line in errors] == [
+        f"{name}: all classes 37.5%, best 37.5% at step 20" for name in ("one", "two")
+    ]
     assert [line.get_ydata().tolist() for line in errors] == [[0.375], [0.375]]
     assert len({line.get_color() for line in errors}) == 2
 
@@ -104,3 +118,35 @@ def test_png_is_the_default_of_the_flag_and_draws_every_kind_of_panel(tmp_path, 
     supervised_run(tmp_path / "a $name$ of _signs")
     assert main(["report", str(tmp_path / "a $name$ of _signs"), "--png"]) == 0
     assert (tmp_path / "a $name$ of _signs" / "report.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_picture_has_the_figures_of_the_page_in_its_units(tmp_path) -> None:
+    run = supervised_run(tmp_path / "one")
+    report = report_of(run.path)
+    figure = draw(report)
+    drawn = {axis.get_title(): axis for axis in figure.axes}
+    assert set(drawn) == {panel.title for panel in report.panels if panel.marks}
+    for panel in report.panels:
+        if not panel.marks or panel.kind != "curves":
+            continue
+        axis = drawn[panel.title]
+        assert (axis.get_ylabel(), axis.get_xlabel()) == (panel.unit, "step")
+        curves = [line for line in axis.lines if len(line.get_xdata()) == len(panel.marks[0]["step"])]
+        expected = panel.marks[0]["mean"] or panel.marks[0]["value"]
+        assert curves[0].get_xdata().tolist() == panel.marks[0]["step"]
+        assert curves[0].get_ydata().tolist() == expected
+        assert axis.get_legend_handles_labels()[1][0].startswith(
+            f"{panel.marks[0]['label']} {panel.marks[0]['last']}"
+        )
+    result = report.body["runs"][0]["result"]
+    head = " ".join(figure.get_suptitle().split())
+    assert result["sentence"] in head
+    for row in result["figures"]:
+        assert f"{row['label']}: {row['last']} {row['unit']}".rstrip() in head
+    footer = " ".join(figure.get_supxlabel().split())
+    assert all(panel.title in footer for panel in report.panels if not panel.marks)
+    # The restart at step 20.
+    assert any(
+        line.get_linestyle() == "--" and list(line.get_xdata()) == [20, 20]
+        for line in drawn["Policy loss"].lines
+    )

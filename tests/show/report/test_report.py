@@ -3,6 +3,7 @@
 import json
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from alphazero.cli.main import main
 from alphazero.data.store.store import GameStore
 from alphazero.games.registry import make_line
-from alphazero.show.report.games import BoardReader
+from alphazero.show.report.games import BoardReader, wrong_positions
 from alphazero.show.report.openings import opening_tree, search_values
 from alphazero.show.report.page import json_of, page_of
 from alphazero.show.report.report import RunReport, build
@@ -174,6 +175,16 @@ def test_damaged_files_beside_the_figures_cost_their_panels_only(tmp_path) -> No
     body = report_of(run.path).to_json()["runs"][0]
     assert body["games"] == body["wrong"] == body["settings"] == []
     assert "cannot be read" in body["no_games"]
+
+
+def test_a_position_that_several_games_reached_is_shown_once() -> None:
+    record = record_of(10)
+    by_policy, by_value = record.wrong
+    again = replace(record, wrong=(by_policy, by_policy, by_value, replace(by_policy, by="value")))
+    shown = [(one["by"], one["position"]) for one in wrong_positions("chess", again)]
+    assert shown == [(one.by, one.position) for one in (by_policy, by_value)] + [
+        ("value", by_policy.position)
+    ]
 
 
 def test_squares_of_moves_in_every_game() -> None:

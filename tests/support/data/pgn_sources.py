@@ -25,7 +25,6 @@ def run(
         [sources],
         store,
         workers=workers,
-        progress=False,
         wait=wait,
         chunk_bytes=chunk_bytes,
         shard_limits=LIMITS,

@@ -91,7 +91,8 @@ class Workspace:
             program += "\n" * (block.line - 1 - program.count("\n")) + shortened_python(block.text)
         script = self.directory / ".venv" / f"{blocks[0].page.stem}.py"
         script.write_text(program)
-        job = self._zygote.start(self.directory, 1, [], script)
+        activated = {"PATH": os.pathsep.join((str(PROGRAM.parent), os.environ["PATH"]))}
+        job = self._zygote.start(self.directory, 1, [], script, activated)
         assert job.wait(TIMEOUT_S) == [0], f"{blocks[0].place}\n{job.output()[-4000:]}"
         return job.output()
 

@@ -56,6 +56,11 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         self.driver.execute_async_script("setTimeout(arguments[0], 500)")
 
+    def scheme(self, name: str, medium: str = "") -> None:
+        """What the browser wishes for, 'light' or 'dark'; medium: 'print' as on paper."""
+        features = [{"name": "prefers-color-scheme", "value": name}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": medium, "features": features})
+
     def wait(self, condition: str) -> None:
         """Until a JavaScript expression is true."""
         from selenium.webdriver.support.ui import WebDriverWait

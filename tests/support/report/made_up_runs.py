@@ -103,6 +103,8 @@ def supervised_run(path: Path) -> RunDirectory:
     run = write_run(path, supervised_lines())
     write_validations(run)
     for number, step in enumerate((0, 20)):
+        command = ["./launch_distributed_training.sh", "--config", "chess_cpu"]
         started = {"time": f"2026-01-0{number + 1}T10:00:00+0000", "host": "node1", "step": step}
+        started |= {"argv": [], "command": command}
         (path / f"started-2026010{number + 1}-100000.json").write_text(json.dumps(started))
     return run

@@ -77,6 +77,7 @@ class ReferenceSearch:
         moves = [] if outcome.over else sorted(line.legal(), key=line.move_to_index)
         edges = [Edge(move, line.move_to_index(move)) for move in moves]
         node = Node(edges, parent, parent_edge, proven=outcome.value if outcome.over else None)
+        node.by_first = line.first_player_to_move
         self.created.append(node)
         return node
 
@@ -185,12 +186,13 @@ class ReferenceSearch:
 
     def _finish(self, path: Path, value: float, draw: float) -> None:
         for node, edge in reversed(path):
-            value = -value
+            passes = edge.child.by_first != node.by_first
+            value = -value if passes else value
             edge.visits += 1
             edge.value_sum += value
             node.draw_sum += draw
             if self.settings.proofs and edge.child.proven is not None:
-                edge.exact = -edge.child.proven
+                edge.exact = -edge.child.proven if passes else edge.child.proven
                 prove(node)
 
     def advance(self, move: int, noise: NDArray[np.float64] | None) -> None:

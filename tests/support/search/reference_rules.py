@@ -64,6 +64,7 @@ class Node:
     evaluated: bool = False
     value: float = 0.0  # v
     draw: float = 0.0  # d
+    by_first: bool = True  # whether its mover is the first player
     draw_sum: float = 0.0  # d, and that of every simulation that went further, in the order they finished
 
     @property

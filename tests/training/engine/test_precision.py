@@ -71,11 +71,17 @@ def test_the_moving_average_is_that_of_the_weights_of_every_step(
     assert newest.metadata["averaged"] is True
 
 
+ATTENTION = (
+    *("--body", "attention", "--blocks", "2", "--filters", "32", "--heads", "4", "--ffn-width", "48"),
+    *("--smolgen-channels", "2", "--activation-checkpointing", "scores"),
+)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", [0, 1, 2])
+@pytest.mark.parametrize(("stage", "body"), [(0, ()), (1, ()), (2, ()), (0, ATTENTION), (2, ATTENTION)])
 @pytest.mark.timeout(600)
-def test_a_compiled_network_trains_the_same(zygote, tmp_path, random_store, stage):
-    arguments = ("--steps", "10", "--zero-stage", str(stage))
+def test_a_compiled_network_trains_the_same(zygote, tmp_path, random_store, stage, body):
+    arguments = ("--steps", "10", "--zero-stage", str(stage), *body)
     zygote.run_job(tmp_path / "plain", random_store, 1, *arguments)
     compiled = ("--compile", "--validation-interval", "5")
     zygote.run_job(tmp_path / "compiled", random_store, 1, *arguments, *compiled, timeout_s=280)

@@ -3,10 +3,15 @@
 import pytest
 import torch
 
+from alphazero.base.errors import ConfigError
+from alphazero.games.registry import get_spec
 from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
+from alphazero.settings.sections import LossConfig, NetworkConfig, TrainingConfig
 from alphazero.training.engine.probe import random_batch
+from alphazero.training.engine.training_module import TrainingModule
+from tests.support.network.attention_bodies import SMALL_ATTENTION
 from tests.support.training.lone_engine import POSITIONS, SPEC
 
 
@@ -94,3 +99,11 @@ def test_tensors_come_in_the_order_of_the_network_on_which_its_checksum_depends(
     assert names == [*(name for name, _ in fresh.named_parameters()), *buffers]
     assert sum(name.endswith("num_batches_tracked") for name in names) > 2
     engine.close()
+
+
+@pytest.mark.parametrize("config", [SMALL_ATTENTION, NetworkConfig(blocks=1, filters=4)])
+def test_without_a_compiler_compile_is_refused_in_one_line(monkeypatch, config):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    network = AlphaZeroNet(config, get_spec("chess"))
+    with pytest.raises(ConfigError, match=r"^compile: .* 'no-such-compiler' not found: install it"):
+        TrainingModule(network, LossConfig(), TrainingConfig(compile=True))

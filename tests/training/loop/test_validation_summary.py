@@ -1,6 +1,7 @@
 """A validation in words."""
 
-from alphazero.training.loop.progress import describe_validation, explain_validation
+from alphazero.run.metrics import explain_validation
+from alphazero.training.loop.progress import describe_validation
 
 FIRST = {"policy_top1": 0.2, "policy_top5": 0.5, "policy_loss": 2.5, "value_loss": 1.0, "value_mse": 0.75}
 SECOND = {

@@ -14,7 +14,7 @@ from alphazero.training.sources.given_games import choose_value_curve
 def evaluated_window(tmp_path: Path) -> Window:
     """Two games, one of which has evaluations."""
     (tmp_path / "games.pgn").write_text("1. e4 {+0.3/9 1s} e5 {+0.1/9 1s} 1-0\n\n1. d4 d5 1/2-1/2\n")
-    import_games([tmp_path / "games.pgn"], tmp_path / "store", workers=1, progress=False)
+    import_games([tmp_path / "games.pgn"], tmp_path / "store", workers=1)
     return Window.of_stores([GameStore.open(tmp_path / "store")])
 
 

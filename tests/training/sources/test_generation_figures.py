@@ -46,7 +46,7 @@ class Told:
                 self.board.meter.add([GpuReading(0, uuid="GPU-0", utilisation_percent=busy)])
         finished = games.to_batch([new_lane(lane) for lane in range(num_games)])
         counts = {"moves": 10, "simulations": 100, "evaluations": 80, "cached": 20, "batches": batches}
-        figures = GenerationFigures(number, batch_size=40, has_cache=has_cache, **counts)
+        figures = GenerationFigures(number, batch_size=40, has_cache=has_cache, game="connect4", **counts)
         figures.report(7, finished, 0, seconds, self.services)
 
 

@@ -24,9 +24,14 @@ def one_rank(zygote, tmp_path_factory, random_store):
     return directory
 
 
-@pytest.mark.parametrize("stage", [0, 2, 3])
-def test_every_zero_stage_trains_what_one_rank_trains(zygote, tmp_path, random_store, one_rank, stage):
-    zygote.run_job(tmp_path, random_store, 2, "--steps", STEPS, "--zero-stage", str(stage), *BODY)
+@pytest.mark.parametrize(
+    ("stage", "recomputed"), [(0, "none"), (2, "scores"), (3, "encoders"), (3, "scores")]
+)
+def test_every_zero_stage_trains_what_one_rank_trains(
+    zygote, tmp_path, random_store, one_rank, stage, recomputed
+):
+    flags = ["--steps", STEPS, "--zero-stage", str(stage), "--activation-checkpointing", recomputed]
+    zygote.run_job(tmp_path, random_store, 2, *flags, *BODY)
     losses, expected = ([line["loss"] for line in step_lines(each)] for each in (tmp_path, one_rank))
     assert losses == pytest.approx(expected, rel=1e-3)
     assert losses[0] == pytest.approx(expected[0], rel=1e-6)

@@ -1,8 +1,11 @@
 """Damaged data ends a job before its first step, or before its first checkpoint, on all ranks alike."""
 
+import dataclasses
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +15,10 @@ from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import GameStore
 from alphazero.data.store.verification import Verification
 from alphazero.run.directory import RunDirectory
-from alphazero.training.start.agreement import DataCheck
+from alphazero.settings.load import Config
+from alphazero.training.start.agreement import DataCheck, compare_tables
 from tests.support.data.stores import write_random_store
+from tests.support.games.endgames import SYZYGY, WHY_NOT, has_tables
 from tests.support.jobs.jobs import run_job
 
 
@@ -172,3 +177,27 @@ def test_a_flipped_result_ends_a_job_before_its_first_step(store: GameStore, tmp
     assert "shard-00000.arrow: its checksum is not the manifest's: sha256 " in output
     assert "Traceback" not in output
     run_job(tmp_path / "job", store.path, 1, "--steps", "1", "--no-verify-data")
+
+
+@pytest.mark.skipif(not has_tables(), reason=WHY_NOT)
+def test_ranks_with_other_tablebases_are_refused_alike(tmp_path: Path):
+    shutil.copy(SYZYGY / "KRvK.rtbw", tmp_path)
+    warnings: dict[int, list[str]] = {}
+
+    def compare(paths: list[Path], check: bool = True, mode: str = "selfplay"):
+        def action(rank: int, exchange: Any) -> None:
+            own = dataclasses.replace(Config().self_play, mode=mode, syzygy=str(paths[rank]))
+            host = SimpleNamespace(host=f"gpu{rank}")
+            config = dataclasses.replace(Config(), self_play=own)
+            warnings[rank] = compare_tables(config, host, exchange, check=check)
+
+        return on_both(action)
+
+    assert compare([SYZYGY, SYZYGY]) == [None, None] and warnings == {0: [], 1: []}
+    for error in compare([SYZYGY, tmp_path]):
+        assert isinstance(error, DataError) and error.found_by_all_ranks
+        assert str(error).startswith("nodes differ: --syzygy: 35 WDL and 35 DTZ tables of up to 4 pieces (")
+        assert ") on gpu0 (rank 0), 1 WDL and 0 DTZ tables of up to 3 pieces (" in str(error)
+    assert compare([SYZYGY, tmp_path], check=False) == [None, None]
+    assert warnings[0] == warnings[1] and warnings[0][0].startswith("warning: nodes differ: --syzygy")
+    assert compare([SYZYGY, tmp_path / "absent"], mode="supervised") == [None, None]

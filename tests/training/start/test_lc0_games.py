@@ -17,7 +17,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(8):
         records = records_of(standard_game(number, 40), (1, 0, -1)[number % 3], random.Random(number))
         write(directory / f"game_{number:06d}.gz", records)
-    import_games([directory], directory / "store", workers=1, progress=False)
+    import_games([directory], directory / "store", workers=1)
     return directory / "store"
 
 

@@ -198,6 +198,12 @@ def test_self_play_has_a_precision_of_its_own(zygote, undisturbed, tmp_path) -> 
     assert first["again"] == first["int8"] != first["fp32"]
 
 
+def test_tablebases_that_cannot_be_used_end_the_start_in_one_line(zygote, tmp_path) -> None:
+    output = run(zygote, tmp_path, 2, "--syzygy", str(tmp_path / "absent"), status=2)
+    assert output.count("--syzygy") == 1 and "Traceback" not in output
+    assert not (tmp_path / RUN / "checkpoints").exists()
+
+
 def test_other_lanes_are_refused_on_resume(zygote, tmp_path) -> None:
     run(zygote, tmp_path, 1, "--generations", "1")
     output = run(zygote, tmp_path, 1, "--lanes", "12", status=2)

@@ -168,7 +168,7 @@ def test_a_start_of_a_finished_run_changes_none_of_its_files(zygote, copied, ran
     assert files() == before
     (copied / RUN).rename(copied / RUN.parent / "a b")
     said = zygote.run_job(copied, random_store, 1, *ARGUMENTS, "--run-name", "a b")
-    assert re.search(r"play --weights 'runs/a b/\S+\.pt'$", said, re.MULTILINE)
+    assert re.search(r"play 'runs/a b/\S+\.pt'$", said, re.MULTILINE)
 
 
 def test_a_precision_that_was_chosen_for_the_run_is_no_change(zygote, tmp_path, random_store):

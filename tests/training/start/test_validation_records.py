@@ -3,7 +3,9 @@
 import json
 import math
 
+from alphazero.data.open import open_store
 from alphazero.run.directory import RunDirectory
+from alphazero.run.next_command import continuing
 from alphazero.run.validation_record import Bins, read_games, read_records
 from tests.support.data.stores import write_random_store
 
@@ -18,7 +20,12 @@ def test_one_rank_and_two_record_the_same_validation(zygote, tmp_path):
         directory = tmp_path / str(ranks)
         zygote.run_job(directory, store, ranks, *ARGUMENTS, "--validation-share", "0.3")
         found.append(RunDirectory(directory / "runs" / "job"))
+    for run in found:
+        (started,) = (json.loads(path.read_text()) for path in run.path.glob("started-*.json"))
+        line = continuing(started["command"], "job", "--steps", "8")
+        assert f"continue with: {line}" in (run.path / "log.txt").read_text()
     one, two = (read_records(run) for run in found)
+    game_of = {board.fen: number for number, game in enumerate(open_store(store)) for board in game.boards()}
     assert [record.step for record in one] == [record.step for record in two] == [2, 4]
     figures = [json.loads(line) for line in found[0].metrics.read_text().splitlines()]
     validations = [line for line in figures if line["kind"] == "validation"]
@@ -34,6 +41,9 @@ def test_one_rank_and_two_record_the_same_validation(zygote, tmp_path):
             (wrong.by, wrong.position, wrong.move) for wrong in together.wrong[:3]
         ]
         assert [wrong.by for wrong in alone.wrong] == ["policy"] * 6 + ["value"] * 6
+        for by in ("policy", "value"):
+            shown = [game_of[wrong.position] for wrong in alone.wrong if wrong.by == by]
+            assert len(set(shown)) == len(shown) == 6
     games = [read_games(run) for run in found]
     assert games[0] is not None
     assert games[1] is not None

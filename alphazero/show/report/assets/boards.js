@@ -2,6 +2,7 @@
 "use strict";
 const boards = {
   unit: 45, // python-chess draws its pieces on squares of this size
+  preferred: "#1d4ed8", // the arrow of a policy's move
   pieces: { k: "king", q: "queen", r: "rook", b: "bishop", n: "knight", p: "pawn" },
   sizes: { chess: [8, 8], connect4: [6, 7], othello: [8, 8], tictactoe: [3, 3] },
 
@@ -25,7 +26,7 @@ const boards = {
     for (let square = 0; square < height * width; square += 1) {
       const [x, y] = at(square);
       const isDark = (Math.floor(square / width) + (square % width)) % 2 === 1;
-      if (isChess) board.append(dom.svg("rect", { x, y, width: u, height: u, fill: isDark ? "#a9b8c9" : "#eef1f4" }));
+      if (isChess) board.append(dom.svg("rect", { x, y, width: u, height: u, class: isDark ? "dark-square" : "light-square" }));
       else if (game !== "connect4") {
         board.append(dom.svg("rect", { x: x + 0.5, y: y + 0.5, width: u - 1, height: u - 1, fill: "none", stroke: game === "othello" ? "#2f6f53" : "#94a3b8" }));
       }
@@ -39,7 +40,7 @@ const boards = {
     boards.coordinates(board, height, width, game);
     const side = position.first_to_move;
     if (position.target) boards.arrow(board, game, at, position.target, "#16a34a", 1, side);
-    (position.policy || []).slice().reverse().forEach((move) => boards.arrow(board, game, at, move, "#2563eb", move[3], side));
+    (position.policy || []).slice().reverse().forEach((move) => boards.arrow(board, game, at, move, boards.preferred, move[3], side));
     return board;
   },
 
@@ -74,7 +75,7 @@ const boards = {
     if (target < 0 || share < 0.01) return;
     const [x2, y2] = at(target).map((place) => place + u / 2);
     if (origin < 0) {
-      const isTarget = colour !== "#2563eb";
+      const isTarget = colour !== boards.preferred;
       const group = dom.svg("g", { class: "arrow" });
       group.append(
         dom.svg("circle", {
@@ -92,7 +93,7 @@ const boards = {
     const [x1, y1] = at(origin).map((place) => place + u / 2);
     const length = Math.hypot(x2 - x1, y2 - y1) || 1;
     const [dx, dy] = [(x2 - x1) / length, (y2 - y1) / length];
-    const half = colour === "#2563eb" ? 1.5 + 4 * Math.sqrt(share) : 2.5;
+    const half = colour === boards.preferred ? 1.5 + 4 * Math.sqrt(share) : 2.5;
     const head = 3 * half + 3;
     const [bx, by] = [x2 - dx * head, y2 - dy * head];
     const side = half + 4;
@@ -101,14 +102,14 @@ const boards = {
       [bx + dy * side, by - dx * side], [bx + dy * half, by - dx * half], [x1 + dy * half, y1 - dx * half],
     ];
     board.append(
-      dom.svg("polygon", { class: "arrow", points: points.map((point) => point.map((one) => one.toFixed(1)).join(",")).join(" "), fill: colour, opacity: 0.3 + 0.55 * share },
+      dom.svg("polygon", { class: "arrow", points: points.map((point) => point.map((one) => one.toFixed(1)).join(",")).join(" "), fill: colour, opacity: 0.4 + 0.5 * share },
         dom.svg("title", {}, `${label} ${text.percent(given)}`)),
     );
   },
 
   coordinates(board, height, width, game) {
     const u = boards.unit;
-    const style = { class: "coordinate", "font-size": 11, fill: "#64748b", "text-anchor": "middle" };
+    const style = { class: "coordinate", "font-size": 11, "text-anchor": "middle" };
     for (let file = 0; file < width; file += 1) {
       const label = game === "connect4" ? String(file + 1) : String.fromCharCode(97 + file);
       board.append(dom.svg("text", { x: (file + 0.5) * u, y: height * u + 12, ...style }, label));

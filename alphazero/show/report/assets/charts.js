@@ -1,17 +1,16 @@
 // Panels: curves, stacked shares and reliability diagrams by Bokeh, bars as plain elements.
 "use strict";
 const charts = {
-  colours: ["#2563eb", "#d97706", "#059669", "#c026d3", "#dc2626", "#0891b2", "#64748b", "#854d0e", "#4d7c0f", "#7c3aed"],
+  numColours: 10, // of style.css
   dashes: ["solid", [6, 4], [2, 3], [8, 3, 2, 3], [12, 4], [1, 4]],
-  eventColours: { restart: "#64748b", skipped: "#ea580c", alarm: "#dc2626" },
+  eventColours: { restart: "soft", skipped: "curve-1", alarm: "bad" },
   mostMarkers: 60,
-  fewestSmoothed: 40,
 
   // Colour by figure where one run is shown, by run where there are several; the figure is a dash then.
   look(mark, numRuns) {
     const number = numRuns > 1 ? mark.run : mark.place;
     const dash = numRuns > 1 ? mark.place : 0;
-    return { colour: charts.colours[number % charts.colours.length], dash: charts.dashes[dash % charts.dashes.length] };
+    return { colour: dom.colour(`curve-${number % charts.numColours}`), dash: charts.dashes[dash % charts.dashes.length] };
   },
 
   name(mark, report) {
@@ -19,7 +18,7 @@ const charts = {
   },
 
   // The panel's element; Bokeh's views to be removed later go to `views`.
-  async draw(panel, report, state, views) {
+  draw(panel, report, state, views) {
     const body = dom.make("div", { class: "chart" });
     const section = dom.make(
       "section",
@@ -28,10 +27,6 @@ const charts = {
       panel.note ? dom.make("p", { class: "note" }, panel.note) : null,
     );
     section.dataset.marks = "0";
-    if (panel.empty) {
-      section.append(dom.make("p", { class: "empty" }, panel.empty));
-      return section;
-    }
     section.append(body);
     if (panel.kind === "bars") {
       body.append(charts.bars(panel, report));
@@ -44,10 +39,18 @@ const charts = {
       body.addEventListener("dblclick", () => {
         [figure.x_range, figure.y_range].forEach((range) => range.setv(range.whole));
       });
+      body.setAttribute("role", "img");
+      body.setAttribute("aria-label", charts.described(panel, report));
       section.append(dom.make("div", { class: "chips" }, chips));
       section.dataset.marks = String(count);
     };
     return section;
+  },
+
+  // What a chart shows, for those who do not see it.
+  described(panel, report) {
+    const curves = panel.marks.map((mark) => [charts.name(mark, report), panel.kind === "curves" ? mark.last : "", mark.best ? `(${mark.best.text})` : ""].filter(Boolean).join(" "));
+    return `${panel.title}${panel.unit ? `, ${panel.unit}` : ""}: ${curves.join("; ")}`;
   },
 
   figure(panel, report, state) {
@@ -100,6 +103,7 @@ const charts = {
       y: pick(mark.value),
       step: pick(mark.step),
       minutes: pick(mark.minutes),
+      mean: mark.mean.length ? pick(mark.mean) : [],
       low,
       high: pick(mark.high),
     };
@@ -150,18 +154,18 @@ const charts = {
   style(figure, panel, state, scale, isPlane) {
     const font = "system-ui, sans-serif";
     for (const axis of [figure.xaxis, figure.yaxis]) {
-      axis.axis_line_color = "#cbd5e1";
-      axis.major_tick_line_color = "#cbd5e1";
+      axis.axis_line_color = dom.colour("line");
+      axis.major_tick_line_color = dom.colour("line");
       axis.minor_tick_line_color = null;
-      axis.major_label_text_color = "#475569";
+      axis.major_label_text_color = dom.colour("soft");
       axis.major_label_text_font = font;
       axis.axis_label_text_font = font;
       axis.axis_label_text_font_style = "normal";
       axis.axis_label_text_font_size = "11px";
-      axis.axis_label_text_color = "#64748b";
+      axis.axis_label_text_color = dom.colour("soft");
     }
     figure.xgrid.grid_line_color = null;
-    figure.ygrid.grid_line_color = "#e2e8f0";
+    figure.ygrid.grid_line_color = dom.colour("line");
     const percent = () => new Bokeh.NumeralTickFormatter({ format: "0[.]0%" });
     figure.xaxis.axis_label = isPlane ? "across: expected; up: came true" : scale.unit;
     if (isPlane) figure.xaxis.formatter = percent();
@@ -174,7 +178,7 @@ const charts = {
   },
 
   diagonal(figure) {
-    figure.line([0, 1], [0, 1], { line_color: "#94a3b8", line_dash: [4, 4], line_width: 1.5 });
+    figure.line([0, 1], [0, 1], { line_color: dom.colour("soft"), line_dash: [4, 4], line_width: 1.5 });
   },
 
   // Restarts, skipped steps and alarms as upright lines behind the curves.
@@ -188,7 +192,7 @@ const charts = {
             location,
             dimension: "height",
             level: "underlay",
-            line_color: charts.eventColours[event.kind],
+            line_color: dom.colour(charts.eventColours[event.kind]),
             line_dash: event.kind === "restart" ? [5, 4] : "solid",
             line_alpha: event.kind === "skipped" ? 0.35 : 0.7,
             line_width: 1.2,
@@ -217,7 +221,7 @@ const charts = {
       const most = Math.max(...mark.count);
       data.size = mark.count.map((count) => 4 + 12 * Math.sqrt(count / most));
     } else {
-      Object.assign(data, { step: mark.step, minutes: mark.minutes });
+      Object.assign(data, { step: mark.step, time: mark.minutes.map(text.duration) });
     }
     if (panel.kind === "shares") return charts.area(figure, mark, look, name, data);
     const source = new Bokeh.ColumnDataSource({ data });
@@ -231,12 +235,10 @@ const charts = {
         renderers.push(figure.segment(mark.x, mark.low, mark.x, mark.high, { line_color: look.colour, line_width: 2 }));
       }
     }
-    const isNoisy = mark.noisy && mark.x.length >= charts.fewestSmoothed;
+    const isNoisy = mark.mean && mark.mean.length > 0;
     const line = { source, line_color: look.colour, line_dash: look.dash, line_width: 1.8, line_alpha: panel.kind === "reliability" ? 0.5 : 1 };
     if (isNoisy) {
-      const mean = charts.smoothed(mark.y);
-      mark.last = mean[mean.length - 1];
-      renderers.push(figure.line(mark.x, mean, { ...line, source: undefined, line_width: 2.2 }));
+      renderers.push(figure.line(mark.x, mark.mean, { ...line, source: undefined, line_width: 2.2 }));
       Object.assign(line, { line_width: 1, line_alpha: mark.low.length ? 0 : 0.28, line_dash: "solid" });
     }
     renderers.push(figure.line({ field: "x" }, { field: "y" }, line));
@@ -245,7 +247,7 @@ const charts = {
       source,
       size: panel.kind === "reliability" ? { field: "size" } : mark.x.length < 4 ? 9 : isFew ? 5 : 9, // unseen where there are many: what the pointer finds
       fill_color: look.colour,
-      line_color: panel.kind === "reliability" ? "#ffffff" : null,
+      line_color: panel.kind === "reliability" ? dom.colour("card") : null,
       fill_alpha: isFew || panel.kind === "reliability" ? 0.9 : 0,
     };
     const scatter = figure.scatter({ field: "x" }, { field: "y" }, dots);
@@ -253,18 +255,6 @@ const charts = {
     renderers.push(...charts.best(figure, mark, look));
     figure.add_tools(charts.hover([scatter], name, panel));
     return renderers;
-  },
-
-  // The mean of the points around each one, as many as make noise readable; fewer at the ends.
-  smoothed(values) {
-    const reach = Math.max(1, Math.round(values.length / 30));
-    const sums = [0];
-    values.forEach((value, index) => sums.push(sums[index] + value));
-    return values.map((_, index) => {
-      const begin = Math.max(0, index - reach);
-      const end = Math.min(values.length, index + reach + 1);
-      return (sums[end] - sums[begin]) / (end - begin);
-    });
   },
 
   area(figure, mark, look, name, data) {
@@ -287,7 +277,7 @@ const charts = {
     const x = index >= 0 ? mark.x[index] : charts.between(mark, mark.best.step);
     if (x === null) return [];
     return [
-      figure.scatter([x], [mark.best.value], { marker: "star", size: 15, fill_color: look.colour, line_color: "#ffffff", line_width: 1 }),
+      figure.scatter([x], [mark.best.value], { marker: "star", size: 15, fill_color: look.colour, line_color: dom.colour("card"), line_width: 1 }),
     ];
   },
 
@@ -305,15 +295,15 @@ const charts = {
     const rows =
       panel.kind === "reliability"
         ? [["expected", "@x{0.0%}"], ["came true", "@y{0.0%}"], ["positions", "@count{0,0}"]]
-        : [["step", "@step{0,0}"], ["minutes", "@minutes{0,0.0}"], ["value", value]];
+        : [["step", "@step{0,0}"], ["time", "@time"], ["value", value]];
     renderers.forEach((renderer) => (renderer.name = name));
     return new Bokeh.HoverTool({ renderers, tooltips: [["curve", "$name"], ...rows], visible: false, point_policy: "snap_to_data" });
   },
 
   // A legend entry that hides and shows its curve.
   chip(mark, look, renderers, panel, report) {
-    const best = mark.best ? `best ${text.number(mark.best.value, panel.share)} at step ${mark.best.step.toLocaleString("en-US")}` : "";
-    const last = panel.kind === "curves" && mark.y.length ? text.number(mark.last ?? mark.y[mark.y.length - 1], panel.share) : "";
+    const best = mark.best ? mark.best.text : "";
+    const last = panel.kind === "curves" ? mark.last : "";
     const dash = Array.isArray(look.dash) ? look.dash.join(" ") : "";
     const key = dom.svg(
       "svg",

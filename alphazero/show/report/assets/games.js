@@ -12,7 +12,7 @@ const games = {
   viewer(run, state) {
     if (state.game === null) state.game = games.firstToShow(run);
     const chosen = () => run.games[Math.min(state.game, run.games.length - 1)];
-    const root = dom.make("div", { class: "viewer", tabindex: 0, "data-viewer": true });
+    const root = dom.make("div", { class: "viewer", tabindex: 0, "data-viewer": true, role: "group", "aria-label": "a game: arrow keys step through it" });
     const boardPlace = dom.make("div", { class: "board-place" });
     const said = dom.make("div", { class: "said" });
     const moves = dom.make("ol", { class: "moves" });
@@ -80,14 +80,13 @@ const games = {
       });
       if (state.ply === 0) moves.scrollTop = 0;
     };
-    root.addEventListener("keydown", (event) => {
-      if (event.target === slider || event.target === select) return;
-      const steps = { ArrowLeft: state.ply - 1, ArrowRight: state.ply + 1, Home: 0, End: last() };
-      if (event.key in steps) {
-        event.preventDefault();
-        go(steps[event.key]);
-      }
-    });
+    // The page asks this: whether a key is the viewer's. Home and End are the page's where the viewer has no focus.
+    root.takesKey = (key, hasFocus) => {
+      const steps = { ArrowLeft: state.ply - 1, ArrowRight: state.ply + 1, ...(hasFocus ? { Home: 0, End: last() } : {}) };
+      if (!(key in steps)) return false;
+      go(steps[key]);
+      return true;
+    };
     root.append(
       dom.make("div", { class: "board-side" }, boardPlace, controls),
       dom.make("div", { class: "game-side" }, select, caption, said, curvePlace, moves),
@@ -144,16 +143,15 @@ const games = {
       const box = chart.getBoundingClientRect();
       go(Math.round(((event.clientX - box.left) / box.width) * last));
     } });
-    chart.append(dom.svg("rect", { x: 0, y: 0, width, height, fill: "#f8fafc" }));
-    chart.append(dom.svg("line", { x1: 0, x2: width, y1: y(0), y2: y(0), stroke: "#cbd5e1", "stroke-dasharray": "4 4" }));
+    chart.append(dom.svg("line", { class: "even", x1: 0, x2: width, y1: y(0), y2: y(0), "stroke-dasharray": "4 4" }));
     if (known.length) {
       const points = known.map(([index, value]) => `${x(index).toFixed(1)},${y(value).toFixed(1)}`);
       const base = y(0).toFixed(1);
-      chart.append(dom.svg("polygon", { points: `${x(known[0][0])},${base} ${points.join(" ")} ${x(known[known.length - 1][0])},${base}`, fill: "#2563eb", opacity: 0.15 }));
-      if (known.length === 1) chart.append(dom.svg("circle", { cx: x(known[0][0]), cy: y(known[0][1]), r: 4, fill: "#2563eb" }));
-      chart.append(dom.svg("polyline", { points: points.join(" "), fill: "none", stroke: "#2563eb", "stroke-width": 2, "vector-effect": "non-scaling-stroke" }));
+      chart.append(dom.svg("polygon", { points: `${x(known[0][0])},${base} ${points.join(" ")} ${x(known[known.length - 1][0])},${base}`, class: "value", opacity: 0.2 }));
+      if (known.length === 1) chart.append(dom.svg("circle", { cx: x(known[0][0]), cy: y(known[0][1]), r: 4, class: "value" }));
+      chart.append(dom.svg("polyline", { points: points.join(" "), class: "value line", "stroke-width": 2, "vector-effect": "non-scaling-stroke" }));
     }
-    chart.append(dom.svg("line", { class: "cursor", x1: x(ply), x2: x(ply), y1: 0, y2: height, stroke: "#dc2626", "stroke-width": 1.5, "vector-effect": "non-scaling-stroke" }));
+    chart.append(dom.svg("line", { class: "cursor", x1: x(ply), x2: x(ply), y1: 0, y2: height, "stroke-width": 1.5, "vector-effect": "non-scaling-stroke" }));
     return dom.make("div", {}, dom.make("div", { class: "unit" }, `value for ${boards.side(run.game, true)}: top wins, bottom loses`), chart);
   },
 
@@ -176,6 +174,6 @@ const games = {
         ? [dom.make("b", { class: "right" }, one.target[0]), isExact ? " keeps the result; the network gives it " : " was played; the network gave it ", dom.make("b", {}, text.percent(one.target[3])), first ? ` and preferred ${first[0]} (${text.percent(first[3])}).` : "."]
         : ["It expected ", dom.make("b", {}, score(one.value)), ` for ${boards.side(run.game, one.first_to_move)}, to move; `, isExact ? "the truth is " : "the game scored ", dom.make("b", {}, score(one.result)), "."];
     const position = { ...one, target: one.by === "policy" ? one.target : null };
-    return dom.make("figure", {}, boards.draw(run.game, position), dom.make("figcaption", {}, words, dom.make("code", { title: "the position" }, one.position)));
+    return dom.make("figure", {}, boards.draw(run.game, position), dom.make("figcaption", {}, words, dom.make("code", { title: "the position" }, one.position), dom.copier(run.game === "chess" ? "Copy FEN" : "Copy position", one.position)));
   },
 };

@@ -5,38 +5,70 @@ const page = {
   views: [],
   report: JSON.parse(document.getElementById("data").textContent),
   watchedEvery: Number(document.body.dataset.watch || 0),
+  scheme: window.matchMedia("(prefers-color-scheme: dark)"),
 
   async start() {
+    document.addEventListener("keydown", page.key);
+    // Charts have their colours from style.css when they are drawn; paper is always light (style.css).
+    page.scheme.addEventListener("change", () => window.matchMedia("print").matches || page.draw());
     await page.draw();
+    const target = location.hash && document.getElementById(location.hash.slice(1));
+    if (target) target.scrollIntoView(); // it was not there when the browser looked for it
     if (page.watchedEvery) page.watch();
+  },
+
+  // Arrow keys step through the game that is in view, wherever the focus is; not where they have another meaning.
+  key(event) {
+    const viewer = document.querySelector("[data-viewer]");
+    if (!viewer || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    if (event.target.closest && event.target.closest("input, select, textarea, .scroll")) return;
+    const box = viewer.getBoundingClientRect();
+    const hasFocus = viewer.contains(event.target);
+    if (!hasFocus && (box.bottom < 0 || box.top > window.innerHeight)) return;
+    if (viewer.takesKey(event.key, hasFocus)) event.preventDefault();
   },
 
   async draw() {
     const report = page.report;
     const views = page.views.splice(0);
-    const main = dom.make("main", {}, page.runs(report));
+    const main = dom.make("main", {}, page.result(report), page.runs(report));
     const groups = [...new Set(report.panels.map((panel) => panel.group))];
+    const after = { "What the network knows": ["wrong"], "Self-play": ["openings", "games"] };
     const sections = [];
     for (const group of groups) {
-      const panels = await Promise.all(report.panels.filter((panel) => panel.group === group).map((panel) => charts.draw(panel, report, page.state, page.views)));
+      const panels = report.panels.filter((panel) => panel.group === group && !panel.empty).map((panel) => charts.draw(panel, report, page.state, page.views));
       sections.push(...panels);
-      const [full, empty] = [true, false].map((isDrawn) => panels.filter((panel) => Boolean(panel.finish || Number(panel.dataset.marks)) === isDrawn));
       const isByTwos = panels.length === 4 || panels.length === 2;
-      main.append(page.section(group, dom.make("div", { class: isByTwos ? "grid by-twos" : "grid" }, full, empty)));
-      if (group === "What the network knows") main.append(page.section("Where it is most wrong", page.perRun(report, "wrong")));
-      if (group === "Self-play") {
-        main.append(page.section("Openings", page.perRun(report, "openings")), page.section("Games", page.perRun(report, "games")));
+      if (panels.length) main.append(page.section(group, dom.make("div", { class: isByTwos ? "grid by-twos" : "grid" }, panels)));
+      for (const what of after[group] || []) {
+        if (report.runs.some((run) => page.numOf(run, what))) main.append(page.section(page.perRunTitles[what], page.perRun(report, what)));
       }
     }
+    main.append(...page.missing(report));
     const old = document.querySelector("main");
     const place = window.scrollY;
+    const isOpen = new Set(page.folds(old).filter((one) => one.open).map(page.nameOf));
+    page.folds(main).forEach((one) => (one.open = isOpen.has(page.nameOf(one))));
+    const focused = document.activeElement.dataset.switch;
     old.replaceWith(main);
     page.head(report, [...main.querySelectorAll("h2")].map((title) => title.textContent));
+    if (focused) document.querySelector(`[data-switch="${focused}"]`).focus();
     main.style.minHeight = old.offsetHeight ? `${old.offsetHeight}px` : "";
     for (const section of sections) if (section.finish) await section.finish();
     views.forEach((view) => page.remove(view));
     window.scrollTo(0, place);
+    document.body.dataset.scheme = page.scheme.matches ? "dark" : "light";
     document.body.dataset.drawn = "yes";
+  },
+
+  // What a reader opens stays open when the page is drawn anew; its name is that without counts.
+  folds(main) {
+    return [...main.querySelectorAll(".run details, .missing")];
+  },
+
+  nameOf(details) {
+    const title = details.closest("article, section, main").querySelector("h2, h3");
+    return `${title ? title.textContent : ""} ${details.firstChild.textContent.replace(/[\d,]+/g, "")}`;
   },
 
   remove(view) {
@@ -53,9 +85,9 @@ const page = {
       } }, name)));
     const dots = names.map((name, index) => dom.make("span", { class: "run-name" }, names.length > 1 ? page.dot(index) : null, name));
     document.querySelector("header").replaceChildren(
-      dom.make("div", { class: "title" }, dom.make("h1", {}, dots), dom.make("span", { class: "unit", id: "made" }, page.madeText(report))),
+      dom.make("div", { class: "title" }, dom.make("h1", {}, dots), dom.make("span", { class: "unit", id: "made", role: "status" }, page.madeText(report))),
       dom.make("div", { class: "switches" }, choice("time", "along", [["steps", false], ["time", true]]), choice("log", "scale", [["linear", false], ["log", true]])),
-      dom.make("nav", {}, titles.map((title) => dom.make("a", { href: "#" + page.anchor(title) }, title))),
+      dom.make("nav", { "aria-label": "sections" }, titles.map((title) => dom.make("a", { href: "#" + page.anchor(title) }, title))),
     );
   },
 
@@ -65,7 +97,7 @@ const page = {
 
   dot(index) {
     const dot = dom.make("i", { class: "dot" });
-    dot.style.background = charts.colours[index % charts.colours.length];
+    dot.style.background = `var(--curve-${index % charts.numColours})`;
     return dot;
   },
 
@@ -74,31 +106,84 @@ const page = {
   },
 
   section(title, ...children) {
-    return dom.make("section", { class: "group", id: page.anchor(title) }, dom.make("h2", {}, title), children);
+    return dom.make("section", { class: "group", id: page.anchor(title), tabindex: -1, "aria-label": title }, dom.make("h2", {}, title), children);
+  },
+
+  // What came of it, whether something is wrong, what to do next.
+  result(report) {
+    const isOne = report.runs.length === 1;
+    const body = isOne ? report.runs[0].result : report.results;
+    const concerns = report.runs.flatMap((run) => run.result.concerns.map((one) => (isOne ? one : `${run.name}: ${one}`)));
+    return page.section("Result", dom.make("article", { class: "card result" },
+      dom.make("p", { class: "verdict" }, body.sentence),
+      isOne ? page.figures(body.figures) : page.results(report),
+      concerns.length ? dom.make("ul", { class: "concerns" }, concerns.map((one) => dom.make("li", {}, one))) : dom.make("p", { class: "unit" }, "No alarm and no skipped step."),
+      body.next.length ? dom.make("h3", {}, "What to do next") : null,
+      dom.make("ul", { class: "next-steps" }, body.next.map(([what, command, isKnown]) => dom.make("li", {}, dom.make("span", {}, what), dom.make("code", {}, command), isKnown ? dom.copier("Copy", command) : null)))));
+  },
+
+  figures(rows) {
+    if (!rows.length) return null;
+    const cell = (row) => dom.make("span", { class: row.verdict }, row.change + (row.verdict ? `, ${row.verdict}` : ""));
+    return page.scroll("figures", page.table(["", "first", "last", "change", "best"], rows.map((row) => [[row.label, dom.make("span", { class: "unit" }, " ", row.unit)], row.first, dom.make("b", {}, row.last), row.change && cell(row), row.best])));
+  },
+
+  // A row for each run; what is the best of a column is marked.
+  results(report) {
+    const cell = ([value, note, isBest]) => [isBest ? dom.make("b", { class: "better" }, `${value} \u2605`) : value || "-", note ? dom.make("div", { class: "unit" }, note) : null];
+    return page.scroll("runs", page.table(report.results.head, report.results.rows.map((row, index) => row.map((one, place) => (place === 0 ? [page.dot(index), one[0]] : cell(one))))));
   },
 
   // What the runs are; what differs between them.
   runs(report) {
     const isOne = report.runs.length === 1;
+    const list = (rows, kind) => dom.make("dl", { class: kind }, rows.map(([name, value]) => dom.make("div", {}, dom.make("dt", {}, name), dom.make("dd", {}, value))));
     const cards = report.runs.map((run, index) => dom.make("article", { class: "card run" },
       isOne ? null : dom.make("h3", {}, page.dot(index), run.name),
-      dom.make("dl", {}, run.facts.map(([name, value]) => dom.make("div", { class: name === "command" || name === "software" || name === "platform" ? "wide" : null }, dom.make("dt", {}, name), dom.make("dd", {}, value)))),
-      page.folded(`Settings that differ from the defaults (${run.settings.length})`, page.settings(run), isOne),
-      page.folded(`Weights (${run.weights.length})`, page.table(["file", "size"], run.weights), false),
-      run.events.length ? page.folded(`Events (${run.events.length})`, page.events(run), true) : dom.make("p", { class: "unit" }, "No restart, no skipped step, no alarm.")));
+      isOne ? list(run.facts, null) : page.folded("Facts", list(run.facts, null)),
+      page.folded(`Settings that differ from the defaults (${run.settings.length})`, page.settings(run)),
+      run.origin.length ? page.folded("Command and software", list(run.origin, "wide")) : null,
+      page.folded(`Weights (${run.weights.length})`, page.scroll("weights", page.table(["file", "size"], run.weights))),
+      run.events.length ? page.folded(`Events (${run.events.length})`, page.events(run)) : null));
     const table = isOne ? null : report.compared.length
-      ? dom.make("article", { class: "card" }, dom.make("h3", {}, "Settings in which the runs differ"), dom.make("div", { class: "scroll" }, page.table(["setting", ...report.runs.map((run) => run.name)], report.compared.map(([name, values]) => [name, ...values]))))
+      ? dom.make("article", { class: "card" }, dom.make("h3", {}, "Settings in which the runs differ"), page.scroll("compared", page.table(["setting", ...report.runs.map((run) => run.name)], report.compared.map(([name, values]) => [name, ...values]))))
       : dom.make("article", { class: "card" }, dom.make("p", {}, "The runs have the same settings."));
-    const hint = "In each picture: drag to zoom in, double-click to see all of it again; point at a curve for its values, click on a name to hide it. A star is the best value; upright lines are restarts (dashed), skipped steps (orange) and alarms (red).";
+    const hint = "In each picture: drag to zoom in, double-click to see all of it again; point at a curve for its values, click on a name to hide it. A star is the best value; upright lines are restarts (dashed), skipped steps (orange) and alarms (red). Arrow keys step through a game that is in view.";
     return page.section(isOne ? "The run" : "The runs", table, dom.make("div", { class: isOne ? "" : "cards" }, cards), dom.make("p", { class: "unit hint" }, hint));
+  },
+
+  // What has no data, in a line, and why.
+  missing(report) {
+    const reasons = new Map();
+    const add = (reason, title) => reasons.set(reason, [...(reasons.get(reason) || []), title]);
+    report.panels.filter((panel) => panel.empty).forEach((panel) => add(panel.empty, panel.title));
+    for (const [what, title] of Object.entries(page.perRunTitles)) {
+      if (!report.runs.some((run) => page.numOf(run, what))) add(report.runs[0][`no_${what}`], title);
+    }
+    if (!reasons.size) return [];
+    const titles = [...reasons.values()].flat();
+    return [dom.make("details", { class: "missing" },
+      dom.make("summary", {}, `Without data: ${titles.join(", ")}`),
+      dom.make("ul", {}, [...reasons].map(([reason, some]) => dom.make("li", {}, dom.make("b", {}, some.join(", ")), `: ${reason}`))))];
+  },
+
+  perRunTitles: { wrong: "Where it is most wrong", openings: "Openings", games: "Games" },
+
+  numOf(run, what) {
+    return what === "openings" ? (run.openings ? run.openings.moves.length : 0) : run[what].length;
   },
 
   settings(run) {
     return dom.make("div", { class: "settings" }, run.settings.map(([name, value, usual]) => dom.make("div", {}, dom.make("span", { class: "unit" }, name), " ", dom.make("b", {}, value), dom.make("span", { class: "unit" }, ` (default ${usual})`))));
   },
 
-  folded(title, content, isOpen) {
-    return dom.make("details", { open: isOpen }, dom.make("summary", {}, title), dom.make("div", { class: "scroll" }, content));
+  folded(title, content) {
+    return dom.make("details", {}, dom.make("summary", {}, title), content);
+  },
+
+  // What is wider than the page scrolls in a separate box, also by keys.
+  scroll(name, table) {
+    return dom.make("div", { class: `scroll ${name}`, tabindex: 0, role: "region", "aria-label": name }, table);
   },
 
   table(head, rows) {
@@ -108,7 +193,7 @@ const page = {
   events(run) {
     return dom.make("ul", { class: "events" }, run.events.map((event) => {
       const dot = dom.make("i", { class: "dot" });
-      dot.style.background = charts.eventColours[event.kind];
+      dot.style.background = `var(--${charts.eventColours[event.kind]})`;
       const where = event.step === null ? "step not known" : `step ${event.step.toLocaleString("en-US")}`;
       return dom.make("li", {}, dot, dom.make("b", {}, `${event.kind}, ${where}`), ` ${event.text}`, event.advice ? dom.make("span", { class: "advice" }, ` ${event.advice}`) : null);
     }));
@@ -128,16 +213,15 @@ const page = {
         wrong: `At step ${run.wrong_step}. Blue: what the network prefers; green: the right move.`,
       };
       const found = draw[what]();
-      const marks = { games: run.games.length, openings: run.openings ? run.openings.moves.length : 0, wrong: run.wrong.length }[what];
-      const panel = dom.make("section", { class: "panel full", id: `panel-${what}`, "data-marks": marks });
-      if (found && notes[what]) panel.append(dom.make("p", { class: "note" }, notes[what]));
-      panel.append(...(found ? [found].flat().filter(Boolean) : [dom.make("p", { class: "empty" }, run[`no_${what}`])]));
+      const panel = dom.make("section", { class: "panel full", id: `panel-${what}`, "data-marks": page.numOf(run, what) });
+      if (notes[what]) panel.append(dom.make("p", { class: "note" }, notes[what]));
+      panel.append(...[found].flat().filter(Boolean));
       place.replaceChildren(...(report.runs.length > 1 ? [chooser(index)] : []), panel);
     };
-    const chooser = (chosen) => dom.make("div", { class: "chooser" }, report.runs.map((run, index) => dom.make("button", { type: "button", "aria-pressed": String(index === chosen), onclick: () => show(index) }, page.dot(index), run.name)));
+    const chooser = (chosen) => dom.make("div", { class: "chooser" }, report.runs.map((run, index) => (page.numOf(run, what) ? dom.make("button", { type: "button", "aria-pressed": String(index === chosen), onclick: () => show(index) }, page.dot(index), run.name) : null)));
     const chosen = page.state[what];
-    const first = report.runs.findIndex((run) => (what === "openings" ? run.openings : run[what].length));
-    show(chosen !== undefined && chosen < report.runs.length ? chosen : Math.max(0, first));
+    const isThere = chosen < report.runs.length && page.numOf(report.runs[chosen], what) > 0;
+    show(isThere ? chosen : report.runs.findIndex((run) => page.numOf(run, what)));
     return place;
   },
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from alphazero.base.errors import DataError
+from alphazero.run import figures as module
 from alphazero.run.directory import RunDirectory
-from alphazero.show.report import figures as module
-from alphazero.show.report.figures import AlarmLine, RunFigures
+from alphazero.run.figures import AlarmLine, RunFigures
 from tests.support.report.made_up_runs import step_line, write_run
 
 LINES = [

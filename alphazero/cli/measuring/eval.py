@@ -1,4 +1,4 @@
-"""`alphazero eval`: how well networks predict moves and results of known games, or how often they err."""
+"""`alphazero eval`: how well networks predict known games, or do with --solved, --epd and --puzzles."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial, reduce
+from functools import reduce
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,18 +16,27 @@ import numpy.typing as npt
 
 from alphazero.base import records
 from alphazero.base.errors import ConfigError, DataError
-from alphazero.base.files import given_path
 from alphazero.base.text import table
-from alphazero.cli import eval_solved
-from alphazero.cli.eval_solved import MORE, RESULT, results_of
-from alphazero.cli.flags import add_gpus_flag, add_network_flags, add_number, add_weights_flag, device_of
+from alphazero.cli.flags import (
+    add_gpus_flag,
+    add_network_flags,
+    add_number,
+    add_paths,
+    add_weights_flag,
+    device_of,
+    networks_of,
+)
+from alphazero.cli.measuring import eval_epd, eval_puzzles, eval_solved, eval_suites
+from alphazero.cli.measuring.eval_solved import MORE, RESULT, results_of
+from alphazero.cli.measuring.eval_suites import BATCH_SIZE
 from alphazero.cluster.workers import Worker, Workers, find_places
 from alphazero.data.open import open_or_import
 from alphazero.data.sampling.loader import WindowEncoder, batches_of
 from alphazero.data.sampling.window import Window
 from alphazero.games.batch import Batch
 from alphazero.games.registry import get_spec
-from alphazero.settings.flags import batch_size, count, seed, threads
+from alphazero.settings.flags import batch_size, count, seed, threads, whole
+from alphazero.settings.self_play import MOST_SIMULATIONS
 from alphazero.show.console import showing
 
 if TYPE_CHECKING:
@@ -42,25 +51,36 @@ MOST_POSITIONS = 8192  # unless --positions is given
 def configure(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     add_weights_flag(parser, "each a row of the table", several=True)
-    parser.add_argument(
+    add_paths(
+        parser,
         "--data",
-        type=partial(given_path, flag="--data"),
-        nargs="+",
-        default=[],
-        metavar="PATH",
-        help="game stores, PGN files or directories whose positions are predicted",
+        "game stores, PGN files or directories whose positions are predicted",
+        "PATH",
+        several=True,
     )
-    parser.add_argument(
+    add_paths(
+        parser,
         "--not-in",
-        type=partial(given_path, flag="--not-in"),
-        nargs="+",
-        default=[],
-        metavar="PATH",
-        help="leave out positions that occur in these, such as the training data",
+        "leave out positions that occur in these, such as the training data",
+        "PATH",
+        several=True,
     )
-    add_number(parser, "--positions", count, f"most positions to use (default: {MOST_POSITIONS})")
-    add_number(parser, "--seed", seed, "draw the positions at random with this seed (default: evenly spread)")
-    add_number(parser, "--batch-size", batch_size, "positions per forward pass", 256)
+    add_number(parser, "--positions", count, f"most positions to use of --data (default: {MOST_POSITIONS})")
+    add_number(
+        parser, "--seed", seed, "draw positions or puzzles at random by this seed (default: evenly spread)"
+    )
+    add_number(
+        parser,
+        "--batch-size",
+        batch_size,
+        f"positions per forward pass (default: {BATCH_SIZE}; with --epd and --puzzles searches on a CPU: 64)",
+    )
+    add_number(
+        parser,
+        "--simulations",
+        whole(1, MOST_SIMULATIONS),
+        "with --solved, --epd and --puzzles: also measure a search of N simulations (default: no search)",
+    )
     add_network_flags(parser)
     add_gpus_flag(parser)
     add_number(parser, "--num-workers", threads, "threads that encode positions (default: 1)")
@@ -71,6 +91,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="directory of imported PGN files (default: cache)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    eval_suites.configure(parser)
     eval_solved.configure(parser)
 
 
@@ -87,6 +108,12 @@ def run(args: argparse.Namespace) -> int:
     """Measure each network on the same positions, print them."""
     from alphazero.network.weights.open_network import open_network
 
+    args.weights = networks_of(args)
+    if args.epd or args.puzzles:
+        eval_suites.check(args)
+        return eval_puzzles.run(args, draw) if args.puzzles else eval_epd.run(args)
+    eval_suites.refuse_flags(args)
+    args.batch_size = args.batch_size or BATCH_SIZE
     places = find_places(args.gpus, args.device)
     device = device_of("cpu" if places else args.device)  # workers evaluate
     if args.solved:
@@ -94,9 +121,14 @@ def run(args: argparse.Namespace) -> int:
     eval_solved.refuse_flags(args)
     args.positions, args.num_workers = args.positions or MOST_POSITIONS, args.num_workers or 1
     if args.precision == "int8":
-        raise ConfigError("--precision int8: only with --solved; expected one of fp32, bf16, fp16")
+        raise ConfigError(
+            "--precision int8: only with --solved, --epd and --puzzles; expected one of fp32, bf16, fp16"
+        )
     if not args.data:
-        raise ConfigError("expected --data PATH... with known games, or --solved for Connect Four positions")
+        raise ConfigError(
+            "expected --data PATH... with known games, or --solved for Connect Four positions, or --epd or "
+            "--puzzles for chess positions with solutions"
+        )
     # Before any import of games, which may take long.
     networks = [open_network(name, device)[0] for name in args.weights]
     window = open_window(args.data, args.cache_dir)
@@ -115,7 +147,8 @@ def run(args: argparse.Namespace) -> int:
 
 def open_window(paths: Sequence[Path], cache_dir: Path) -> Window:
     """All positions of stores and raw files. Raises DataError where there is none."""
-    window = Window.of_stores(open_or_import(paths, cache_dir, progress=True))
+    with showing("reading the games", 0, "") as work:
+        window = Window.of_stores(open_or_import(paths, cache_dir, progress=work))
     if not window.num_samples:
         raise DataError(f"{', '.join(map(str, paths))}: no position of a game with a result")
     return window

@@ -19,7 +19,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.log import Work
 from alphazero.base.section import flag_of
 from alphazero.base.text import table
-from alphazero.cli.flags import add_config_flag, add_number, device_of
+from alphazero.cli.flags import add_config_flag, device_of
 from alphazero.cluster.workers import Place, Reply, Worker, Workers
 from alphazero.games.core_types import Line
 from alphazero.measure.elo import paired_errors
@@ -36,9 +36,7 @@ from alphazero.measure.exact_truth import (
 )
 from alphazero.play.matches import players
 from alphazero.play.search_settings import search_settings
-from alphazero.settings.flags import whole
 from alphazero.settings.load import load_config
-from alphazero.settings.self_play import MOST_SIMULATIONS
 from alphazero.show.console import Console
 
 if TYPE_CHECKING:
@@ -168,12 +166,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="files of lines 'moves score', directories of Test_L*_R*, own (the project's 600), early (the "
         "project's early positions, to tune on) (default: own)",
     )
-    add_number(
-        group,
-        "--simulations",
-        whole(1, MOST_SIMULATIONS),
-        "also count the errors of a search of N simulations (default: no search)",
-    )
     group.add_argument(
         "--one-ply",
         action="store_true",
@@ -197,7 +189,8 @@ def refuse_flags(args: argparse.Namespace) -> None:
     """Raises ConfigError for a flag that needs --solved."""
     for name in ("solved_sets", "simulations", "one_ply", "proofs", "config", "all_moves"):
         if getattr(args, name) not in (None, False, ""):
-            raise ConfigError(f"{flag_of(name)}: only with --solved")
+            others = ", --epd or --puzzles" if name == "simulations" else ""
+            raise ConfigError(f"{flag_of(name)}: only with --solved{others}")
 
 
 def run(args: argparse.Namespace, device: torch.device, places: Sequence[Place]) -> int:

@@ -1,0 +1,97 @@
+"""`alphazero games`: the games that can be learned; `alphazero games check`: one game's rules tried out."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TypeAlias
+
+from alphazero.base.errors import ConfigError, RulesError
+from alphazero.base.text import counted, table
+from alphazero.cli.flags import add_number
+from alphazero.games.outside import names, openspiel
+from alphazero.games.outside.check import Findings, check
+from alphazero.games.outside.use import explainer_of, rules_of
+from alphazero.games.registry import game_names, get_spec, make_line, read_game
+from alphazero.settings.flags import count
+
+Row: TypeAlias = tuple[str, str, str, str]
+HEADER: Row = ("game", "moves", "input", "policy")  # moves: all; input and policy head of the network
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Flags of the command."""
+    parts = parser.add_subparsers(dest="action", metavar="{check}")
+    one = parts.add_parser(
+        "check", help="play random games by the rules of one game, and report what is wrong"
+    )
+    one.add_argument("game", metavar="GAME", help=f"{', '.join(game_names())}, {names.FORMS}")
+    add_number(one, "--games", count, "random games", 100)
+    add_number(one, "--seed", count, "seed of the moves", 1)
+
+
+def run(args: argparse.Namespace) -> int:
+    """List the games, or check one."""
+    if args.action == "check":
+        return check_one(read_game("GAME", args.game), args.games, args.seed)
+    rows = [HEADER, *map(own_row, game_names())]
+    try:
+        rows += [outside_row(f"{names.OPENSPIEL}{name}") for name in openspiel.names_that_fit()]
+        rest = f"and classes of your own in Python, --game {names.FORMS.split(' or ')[1]}"
+    except ConfigError as error:
+        rest = f"and games of OpenSpiel and your own, --game {names.FORMS}; {error}"
+    print("\n".join(table(rows, "<><<")))
+    print(rest)
+    return 0
+
+
+def own_row(name: str) -> Row:
+    """Of a game in the core."""
+    spec = get_spec(name)
+    shape = (spec.num_planes, spec.board_height, spec.board_width)
+    return _row(name, spec.policy_size, shape, spec.policy_planes)
+
+
+def outside_row(name: str) -> Row:
+    """Of rules outside of it, which are not given to the core for this; two planes are added."""
+    rules = rules_of(name)
+    planes, height, width = rules.shape
+    return _row(rules.name, rules.num_actions, (planes + 2, height, width), rules.policy_planes)
+
+
+def _row(name: str, num_moves: int, shape: tuple[int, int, int], policy_planes: int) -> Row:
+    planes, height, width = shape
+    is_board = height * width > 1
+    seen = f"{planes} planes of {height}x{width}" if is_board else f"{planes} numbers"
+    return name, f"{num_moves:,}", seen, "planes" if policy_planes and is_board else "linear"
+
+
+def check_one(name: str, num_games: int, seed: int) -> int:
+    """Print what random games show. Raises RulesError where something is wrong."""
+    if not names.is_outside(name):
+        raise ConfigError(f"{name}: its rules are this program's own; expected {names.FORMS}")
+    rules = rules_of(name)
+    try:
+        found = check(rules, num_games, seed)
+    except Exception as error:
+        raise RulesError(explainer_of(name)(error)) from error
+    print("\n".join(lines_of(name, found)))
+    if found.faults:
+        raise RulesError(f"{name}: {counted(len(found.faults), 'fault')}; {found.faults[0]}")
+    make_line(name).packed()  # the core has nothing against it
+    return 0
+
+
+def lines_of(name: str, found: Findings) -> list[str]:
+    """The findings for people."""
+    games, plies = max(1, found.games), max(1, found.plies)
+    _, moves, seen, head = outside_row(name)
+    length = f"{found.plies / games:.1f} plies, {found.longest} at most"
+    rows = [
+        ("game", name),
+        ("network", f"{seen}, {moves} moves, {head} policy"),
+        ("games", f"{counted(found.games, 'random game')} of {length}"),
+        ("results", f"first player {found.first_wins / games:.0%}, drawn {found.draws / games:.0%}"),
+        ("moves", f"{found.most_legal} legal at most; {found.again / plies:.0%} by the player before"),
+        ("speed", f"{found.plies / max(found.seconds, 1e-9):,.0f} plies/s on one core, with these checks"),
+    ]
+    return [*table(rows), *(f"fault: {fault}" for fault in found.faults)]

@@ -1,0 +1,167 @@
+"""What the core must know of a game whose rules lie outside it, and the faults of such rules as one line."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from alphazero.base.errors import ConfigError
+from alphazero.base.text import shortened
+
+if TYPE_CHECKING:  # a launcher reads names without numpy
+    import numpy as np
+    import numpy.typing as npt
+
+TRACEBACK_VARIABLE = "ALPHAZERO_TRACEBACK"  # of cli/main.py: tracebacks are printed
+# A question that the rules have not answered for so long is given up.
+PATIENCE_S = 60.0
+GLANCE_S = 0.5
+MOST_ACTIONS = 1 << 16  # a move has 16 bits
+MOST_NUMBERS = 1 << 20  # of an observation
+
+
+class State(Protocol):
+    """A position as OpenSpiel has it. Players are 0, who moves first, and 1."""
+
+    def current_player(self) -> int: ...
+    def legal_actions(self) -> Sequence[int]: ...
+    def apply_action(self, action: int) -> None: ...
+    def is_terminal(self) -> bool: ...
+    def returns(self) -> Sequence[float]: ...
+    def observation_tensor(self, player: int) -> Any: ...  # noqa: ANN401 - numbers, nested or not
+    def action_to_string(self, player: int, action: int) -> str: ...
+    def clone(self) -> State: ...
+
+
+METHODS = tuple(name for name in vars(State) if not name.startswith("_"))
+
+
+@dataclass(frozen=True)
+class Rules:
+    """start: a state at the start of the game. clone: what copies a state; None: its method.
+
+    shape: planes, height and width of an observation; one square where it is no board.
+    place: of the rules, for messages.
+    """
+
+    name: str
+    place: str
+    start: State
+    clone: Callable[[State], State] | None
+    shape: tuple[int, int, int]
+    num_actions: int
+    max_plies: int
+
+    @property
+    def policy_planes(self) -> int:
+        """GameSpec.policy_planes: 0 where actions are not so many for each square."""
+        _, height, width = self.shape
+        squares = height * width
+        if self.num_actions == squares + 1 and squares > 1:  # a pass, behind the squares
+            return 2
+        return self.num_actions // squares if self.num_actions % squares == 0 else 0
+
+    @property
+    def policy_map(self) -> tuple[int, ...]:
+        """GameSpec.policy_map: actions count the squares, and on each square its kinds of moves."""
+        _, height, width = self.shape
+        squares, kinds = height * width, self.policy_planes
+        if self.num_actions != kinds * squares:  # with a pass, or no planes
+            return tuple(range(self.num_actions))
+        return tuple(action % kinds * squares + action // kinds for action in range(self.num_actions))
+
+
+def shape_of_board(shape: Sequence[int]) -> tuple[int, int, int]:
+    """The planes, height and width of an observation of this shape.
+
+    Three numbers are these; two are planes and squares where the squares make a square board (gomoku).
+    Others are no board.
+    """
+    if len(shape) == 3:
+        return (shape[0], shape[1], shape[2])
+    if len(shape) == 2 and math.isqrt(shape[1]) ** 2 == shape[1]:
+        return (shape[0], math.isqrt(shape[1]), math.isqrt(shape[1]))
+    return (math.prod(shape), 1, 1)
+
+
+def check_sizes(rules: Rules) -> Rules:
+    """Raises ConfigError for sizes that no game here has."""
+    if not 1 <= rules.num_actions <= MOST_ACTIONS:
+        raise ConfigError(f"{rules.place}: {rules.num_actions:,} actions; expected 1 to {MOST_ACTIONS:,}")
+    if min(rules.shape) < 1 or math.prod(rules.shape) > MOST_NUMBERS:
+        raise ConfigError(
+            f"{rules.place}: observations of {rules.shape} numbers; expected 1 to {MOST_NUMBERS:,}"
+        )
+    return rules
+
+
+def as_floats(tensor: object) -> npt.NDArray[np.float32]:
+    """An observation as f32 [numbers], for the core."""
+    import numpy as np
+
+    return np.ascontiguousarray(tensor, dtype=np.float32).reshape(-1)
+
+
+@dataclass(frozen=True)
+class Explainer:
+    """An exception of the rules as one line. file: that of the rules, "" for a library."""
+
+    place: str
+    file: str
+
+    def __call__(self, error: BaseException) -> str:
+        """'nim.py:31: ZeroDivisionError: division by zero', of the last line within the file."""
+        if os.environ.get(TRACEBACK_VARIABLE):
+            traceback.print_exception(error)
+        what = shortened((str(error).strip().splitlines() or [""])[0])
+        kind = type(error).__name__
+        frames = traceback.extract_tb(error.__traceback__)
+        if isinstance(error, SyntaxError) and error.filename:
+            return f"{error.filename}:{error.lineno}: {kind}: {error.msg}"
+        own = [frame for frame in frames if frame.filename == self.file]
+        place = f"{self.file}:{own[-1].lineno}" if own else self.place
+        return f"{place}: {kind}" + (f": {what}" if what else "")
+
+
+class EndlessLoop(BaseException):
+    """Raised within rules that do not answer; no `except Exception` of theirs stops it."""
+
+
+_raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
+_watching = threading.Event()
+
+
+def watch() -> None:
+    """From now on a question that the rules do not answer ends in EndlessLoop, where they loop in Python."""
+    if not _watching.is_set():
+        _watching.set()
+        threading.Thread(target=_watch, name="rules", daemon=True).start()
+
+
+def _watch() -> None:
+    import alphazero._core as _core
+
+    while True:
+        time.sleep(GLANCE_S)
+        for thread, seconds in _core.threads_asking_rules():
+            if seconds > PATIENCE_S:
+                _raise_in_thread(ctypes.c_ulong(thread), ctypes.py_object(_endless(seconds)))
+
+
+def _endless(seconds: float) -> type[EndlessLoop]:
+    """A class: the interpreter makes the exception itself."""
+    text = f"no answer for {seconds:.0f} s"
+
+    class Endless(EndlessLoop):
+        def __init__(self) -> None:
+            super().__init__(text)
+
+    Endless.__name__ = "EndlessLoop"
+    return Endless

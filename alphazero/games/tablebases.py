@@ -1,0 +1,255 @@
+"""Syzygy tablebases of chess: opened from directories, what they know of a position, the moves that keep it.
+
+Files are found and probed by python-chess. A result counts under the fifty-move rule: cursed wins and
+blessed losses are draws. What tables cannot know (castling rights, a table that is not there) is None.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alphazero.base.errors import ConfigError, DataError
+from alphazero.base.text import reason
+from alphazero.games.core_types import Line
+
+if TYPE_CHECKING:
+    import chess
+
+SUFFIXES = (".rtbw", ".rtbz")  # win, draw, loss; distance to the next capture or pawn move (DTZ)
+# A table is a multiple of 64 bytes and a checksum of 16 (as Stockfish's src/syzygy/tbprobe.cpp checks it).
+_BLOCK_BYTES, _CHECKSUM_BYTES = 64, 16
+_WIN = 2  # of WDL; 1 is a win that the fifty-move rule makes a draw
+_FIFTY_MOVES = 100  # in plies
+_DTZ_BEFORE_ZEROING = {-2: -1, -1: -101, 0: 0, 1: 101, 2: 1}
+# Ranks of moves, as in Stockfish's root_probe and lc0's src/syzygy/syzygy.cc.
+_CERTAIN = 1000
+_WDL_RANKS = {-2: -1000, -1: -899, 0: 0, 1: 899, 2: 1000}
+
+
+@dataclass(frozen=True)
+class BestMoves:
+    """The moves of a position among which tables see no difference in the result that they keep.
+
+    result: -1, 0 or 1 for the side to move; None where it depends on a ply of the fifty-move rule, or on a
+    missing DTZ table.
+    """
+
+    moves: tuple[int, ...]
+    result: int | None
+
+
+class Tablebases:
+    """The tables of one or several directories; any thread may ask."""
+
+    def __init__(self, paths: str, place: str) -> None:
+        """paths: directories, divided by the system's path separator as in lc0. place: how messages name it.
+
+        Raises ConfigError for a directory that is not there or holds no table, DataError for a damaged file.
+        """
+        import chess
+        import chess.syzygy
+
+        self.paths = paths
+        self._place = place
+        self._tables = chess.syzygy.Tablebase()
+        sizes: dict[str, int] = {}
+        for text in paths.split(os.pathsep):
+            found = _tables_in(Path(text), place)
+            for path, size_bytes in found.items():
+                _check_file(path, size_bytes, place)
+                sizes[path.name] = size_bytes
+                self._tables.add_file(os.fspath(path))
+        self.most_pieces = max(len(name.split(".")[0]) - 1 for name in sizes)
+        self._sizes = sizes
+
+    @property
+    def identity(self) -> str:
+        """Of names and sizes: '35 WDL and 35 DTZ tables of up to 4 pieces (a1b2c3)'."""
+        wdl = sum(name.endswith(SUFFIXES[0]) for name in self._sizes)
+        digest = hashlib.sha256(repr(sorted(self._sizes.items())).encode()).hexdigest()[:6]
+        dtz = len(self._sizes) - wdl
+        return f"{wdl} WDL and {dtz} DTZ tables of up to {self.most_pieces} pieces ({digest})"
+
+    def result(self, position: str | chess.Board) -> int | None:
+        """-1, 0 or 1 for the side to move, None where it is not known. Raises DataError for a damaged file.
+
+        position: FEN, or python-chess's board without castling rights and with at most `most_pieces`.
+        """
+        board = self._board(position) if isinstance(position, str) else position
+        return None if board is None else self._result(board)
+
+    def best_moves(self, line: Line, among: Sequence[int] = (), *, fast: bool = False) -> BestMoves | None:
+        """The best of these moves (none: of all legal ones); None where the position is not in the tables.
+
+        Wins that the fifty-move rule cannot spoil count alike, unless a position has come back since the last
+        capture or pawn move, or with `fast`: then the nearest capture, pawn move or mate counts. Raises
+        DataError for a damaged file.
+        """
+        board = self._board(str(line))
+        if board is None:
+            return None
+        wdl = _ranks(line, among or line.legal(), self._rank_by_wdl)
+        if not wdl:
+            return None
+        best = max(wdl.values())
+        if best == 0:  # DTZ takes longer and would not change the result
+            return BestMoves(_moves_of(wdl, 0), 0)
+        clock = board.halfmove_clock
+        keeps_order = fast or _has_repeated(line, clock)
+        candidates = [move for move, rank in wdl.items() if (rank > 0) == (best > 0)]
+        dtz = _ranks(line, candidates, lambda child: self._rank_by_dtz(child, clock, keeps_order))
+        moves = _moves_of(dtz, max(dtz.values())) if dtz else _moves_of(wdl, best)
+        return BestMoves(moves, self._result_after(line, moves[0]))
+
+    def _board(self, fen: str) -> chess.Board | None:
+        """The position; None where it is beyond the tables."""
+        import chess
+
+        placement, _, castling = fen.split()[:3]
+        if castling != "-" or sum(map(str.isalpha, placement)) > self.most_pieces:
+            return None
+        return chess.Board(fen)
+
+    def _result(self, board: chess.Board) -> int | None:
+        wdl = self._probe(self._tables.probe_wdl, board)
+        if wdl is None or abs(wdl) < _WIN:
+            return None if wdl is None else 0
+        sign = 1 if wdl > 0 else -1
+        if board.halfmove_clock == 0:
+            return sign
+        dtz = self._probe(self._tables.probe_dtz, board)
+        if dtz is None:
+            return None
+        # A table may say n where it is n + 1 plies.
+        plies = abs(dtz) + board.halfmove_clock
+        return sign if plies < _FIFTY_MOVES else 0 if plies > _FIFTY_MOVES else None
+
+    def _result_after(self, line: Line, move: int) -> int | None:
+        child = line.copy()
+        child.push(move)
+        outcome = child.outcome()
+        found = outcome.value if outcome.over else self.result(str(child))
+        return None if found is None else -found
+
+    def _rank_by_dtz(self, child: Line, clock: int, keeps_order: bool) -> int | None:
+        """The rank of the move that led here; clock: of the fifty-move rule before it."""
+        dtz = self._dtz_of_move(child)
+        if dtz is None or dtz == 0:
+            return dtz
+        if dtz > 0:
+            is_safe = dtz + clock < _FIFTY_MOVES and not keeps_order
+            return _CERTAIN if is_safe else _CERTAIN - (dtz + clock)
+        return -_CERTAIN if -2 * dtz + clock < _FIFTY_MOVES else -_CERTAIN + (clock - dtz)
+
+    def _dtz_of_move(self, child: Line) -> int | None:
+        """DTZ for the side that moved here, that move included; 1: it mates, captures or moves a pawn."""
+        outcome = child.outcome()
+        if outcome.over:
+            return 1 if outcome.value < 0 else 0
+        board = self._board(str(child))
+        assert board is not None  # fewer pieces and rights than before
+        if board.halfmove_clock == 0:
+            wdl = self._probe(self._tables.probe_wdl, board)
+            return None if wdl is None else _DTZ_BEFORE_ZEROING[-wdl]
+        dtz = self._probe(self._tables.probe_dtz, board)
+        if dtz is None:
+            return None
+        return -dtz + (1 if dtz < 0 else -1 if dtz > 0 else 0)
+
+    def _rank_by_wdl(self, child: Line) -> int | None:
+        outcome = child.outcome()
+        if outcome.over:
+            return _CERTAIN if outcome.value < 0 else 0
+        board = self._board(str(child))
+        assert board is not None
+        wdl = self._probe(self._tables.probe_wdl, board)
+        return None if wdl is None else _WDL_RANKS[-wdl]
+
+    def _probe(self, function: Callable[[chess.Board], int], board: chess.Board) -> int | None:
+        """None: a table of the material, or of what a capture leaves, is not there."""
+        import chess.syzygy
+
+        try:
+            return function(board)
+        except chess.syzygy.MissingTableError:
+            return None
+        except OSError as error:
+            file = error.filename or self.paths
+            raise DataError(
+                f"{self._place} {file}: cannot be read: {error.strerror or reason(error)}"
+            ) from error
+        except Exception as error:  # python-chess: probing a damaged file is undefined
+            pieces = chess.syzygy.calc_key(board)
+            raise DataError(
+                f"{self._place} {self.paths}: a table for {pieces} is damaged ({type(error).__name__}: "
+                f"{reason(error)}); expected Syzygy tables as they were downloaded"
+            ) from error
+
+
+def _tables_in(directory: Path, place: str) -> Mapping[Path, int]:
+    """The tables of a directory with their sizes, by name. Raises ConfigError where there is none."""
+    from chess.syzygy import is_tablename
+
+    try:
+        files = sorted(directory.iterdir())
+        found = {path: path.stat().st_size for path in files if path.suffix in SUFFIXES and path.is_file()}
+    except OSError as error:
+        problem = error.strerror or "cannot be read"
+        raise ConfigError(
+            f"{place} {str(directory)!r}: {problem}; expected a directory of Syzygy tables"
+        ) from None
+    found = {path: size for path, size in found.items() if is_tablename(path.stem)}
+    if not any(path.suffix == SUFFIXES[0] for path in found):
+        raise ConfigError(
+            f"{place} {str(directory)!r}: no tables; expected Syzygy files such as KRvK{SUFFIXES[0]}"
+        )
+    return found
+
+
+def _check_file(path: Path, size_bytes: int, place: str) -> None:
+    """Raises DataError unless the file begins and ends as a table does."""
+    import chess
+
+    magic = chess.Board.tbw_magic if path.suffix == SUFFIXES[0] else chess.Board.tbz_magic
+    try:
+        with path.open("rb") as file:
+            begin = file.read(4)
+    except OSError as error:
+        raise DataError(f"{place} {path}: cannot be read: {error.strerror}") from error
+    if begin != magic or size_bytes % _BLOCK_BYTES != _CHECKSUM_BYTES:
+        raise DataError(
+            f"{place} {path}: damaged, of {size_bytes:,} bytes beginning with {begin.hex() or 'nothing'}; "
+            "expected a whole Syzygy table"
+        )
+
+
+def _ranks(line: Line, moves: Sequence[int], rank_of: Callable[[Line], int | None]) -> dict[int, int]:
+    """The rank of each move; none where one is not known."""
+    ranks: dict[int, int] = {}
+    for move in moves:
+        child = line.copy()
+        child.push(move)
+        rank = rank_of(child)
+        if rank is None:
+            return {}
+        ranks[move] = rank
+    return ranks
+
+
+def _moves_of(ranks: Mapping[int, int], rank: int) -> tuple[int, ...]:
+    return tuple(move for move, own in ranks.items() if own == rank)
+
+
+def _has_repeated(line: Line, clock: int) -> bool:
+    """Whether a position came back in the last `clock` plies: shortest ways to win, then."""
+    line = line.copy()
+    for _ in range(min(clock, line.num_plies)):
+        if line.repetitions:
+            return True
+        line.pop()
+    return False

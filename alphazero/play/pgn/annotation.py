@@ -1,0 +1,109 @@
+"""A game of PGN annotated: an evaluation after each move, marks on bad ones, the better line beside them.
+
+Headers, comments, variations and marks that the game has are kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import chess
+import chess.engine
+import chess.pgn
+
+import alphazero._core as _core
+from alphazero.base.errors import GameInputError
+from alphazero.base.text import counted, shortened
+from alphazero.games.core_types import Line
+from alphazero.games.notation import from_python_chess
+from alphazero.games.registry import make_line
+from alphazero.play.pgn.judgement import Assessment, MoveMark, judge
+
+LONGEST_LINE = 10  # moves of a better line
+ANNOTATOR = "Annotator"
+PROGRAM = "alphazero"
+COLUMNS = 80
+# NAGs that judge a move: !, ?, !!, ??, !?, ?!
+OF_MOVES = frozenset(range(chess.pgn.NAG_GOOD_MOVE, chess.pgn.NAG_DUBIOUS_MOVE + 1))
+
+
+@dataclass
+class Marks:
+    """Those of a game, by side."""
+
+    plies: int = 0
+    white: Counter[MoveMark] = field(default_factory=Counter)
+    black: Counter[MoveMark] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        """'40 plies; White 1 ?!, 0 ?, 2 ??; Black 0 ?!, 1 ?, 0 ??'."""
+        sides = ("White", self.white), ("Black", self.black)
+        found = (
+            f"{name} {', '.join(f'{of_side[each]} {each.mark}' for each in reversed(MoveMark))}"
+            for name, of_side in sides
+        )
+        return "; ".join([counted(self.plies, "ply", "plies"), *found])
+
+
+def title(game: chess.pgn.Game) -> str:
+    """The players, for people."""
+    names = (game.headers.get(side, "?") for side in ("White", "Black"))
+    return shortened(" - ".join(names))
+
+
+def annotate(game: chess.pgn.Game, assess: Callable[[Line], Assessment], annotator: str) -> Marks:
+    """Annotate the main line; `assess` is called with its positions in order, before and after each move.
+
+    Raises GameInputError for a game of another variant or from a position that is not legal.
+    """
+    start, _ = from_python_chess(game.board())
+    line, marks = make_line("chess", start), Marks()
+    before = assess(line)
+    for node in list(game.mainline()):
+        try:
+            move = line.text_to_move(node.move.uci())
+        except _core.GameError as error:
+            raise GameInputError(str(error)) from None
+        text = line.move_to_text(move)
+        line.push(move)
+        after = assess(line)
+        if after.mate != 0:
+            node.set_eval(chess.engine.PovScore(after.score(), node.turn()))
+        if judgement := judge(text, before, after):
+            by_white = node.turn() == chess.BLACK
+            (marks.white if by_white else marks.black)[judgement] += 1
+            _mark(node, judgement, before)
+        marks.plies += 1
+        before = after
+    _sign(game, annotator)
+    return marks
+
+
+def pgn_of(game: chess.pgn.Game) -> str:
+    """Its text, with an empty line at the end."""
+    return game.accept(chess.pgn.StringExporter(columns=COLUMNS)) + "\n\n"
+
+
+def _mark(node: chess.pgn.ChildNode, judgement: MoveMark, before: Assessment) -> None:
+    """Mark a move, unless someone has, and add what was better, unless the game has it."""
+    if not node.nags & OF_MOVES:
+        node.nags.add(judgement.nag)
+    board, moves = node.parent.board(), []
+    for text in before.best_line[:LONGEST_LINE]:
+        moves.append(board.parse_uci(text))
+        board.push(moves[-1])
+    if not moves or node.parent.has_variation(moves[0]):
+        return
+    turn = node.parent.turn()
+    node.parent.add_line(moves)
+    node.parent.variation(moves[0]).set_eval(chess.engine.PovScore(before.score(), turn))
+
+
+def _sign(game: chess.pgn.Game, annotator: str) -> None:
+    """Name who annotated, beside those who did before."""
+    others = game.headers.get(ANNOTATOR, "").split("; ")
+    own = f"{PROGRAM} {annotator}".replace("\\", "\\\\").replace('"', '\\"')
+    kept = [other for other in others if other.strip(" ?") and not other.startswith(f"{PROGRAM} ")]
+    game.headers[ANNOTATOR] = "; ".join([*kept, shortened(own)])

@@ -1,0 +1,339 @@
+"""The result of a run: how it stands, its figures and their change, what looks wrong, what to do next.
+
+Of several runs, a table with a row for each.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from alphazero.base.log import duration
+from alphazero.base.section import MOST_STEPS
+from alphazero.base.text import counted, printable
+from alphazero.games.notation import CHESS
+from alphazero.games.outside.names import flag_of_rules, is_outside
+from alphazero.games.registry import game_names, get_game
+from alphazero.run.figures import LARGEST_FIGURE, STEP, Column, RunFigures
+from alphazero.run.metrics import explain_validation
+from alphazero.run.next_command import UNKNOWN_COMMAND, continuing, uses_of
+from alphazero.run.overview import RunOverview, RunState
+from alphazero.run.validation_record import ValidationRecord
+from alphazero.settings.sections import MOST_POSITIONS
+from alphazero.show.report.overview import Start, network_text, whole_number
+from alphazero.show.report.panel import figure_text, smoothed
+
+# A figure of a validation that is so much worse than its best one is pointed out.
+WORSE_SHARE = 0.02
+NO_VALIDATION = (
+    "No validation has measured what the network knows (--validation-data): the figures are of training."
+)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A figure by which runs are judged. best: 'lowest' or 'highest'."""
+
+    name: str
+    label: str
+    unit: str
+    best: str
+    share: bool = False
+
+
+MEASURES = (
+    Measure("move_error", "Moves that err against exact truth", "", "lowest", share=True),
+    Measure("policy_top1", "Moves predicted", "", "highest", share=True),
+    Measure("policy_top5", "Moves among the first five", "", "highest", share=True),
+    Measure("policy_loss", "Policy loss", "nats", "lowest"),
+    Measure("value_loss", "Value loss", "nats", "lowest"),
+    Measure("value_mse", "Value error", "(W - L - result) squared", "lowest"),
+)
+CALIBRATION = Measure("calibration_error", "Calibration error of the score", "", "lowest", share=True)
+ELO = Measure("elo", "Elo on the ladder", "Elo", "highest")
+COMPARED = ("move_error", "policy_top1", "policy_loss", "value_mse", "elo")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A measure of a run over its steps, at least one."""
+
+    measure: Measure
+    step: Column
+    value: Column
+
+    @property
+    def best(self) -> int:
+        """The place of the best value."""
+        return int(self.value.argmin() if self.measure.best == "lowest" else self.value.argmax())
+
+    def text(self, place: int) -> str:
+        """A value as people read it."""
+        return figure_text(float(self.value[place]), is_share=self.measure.share)
+
+    @property
+    def best_text(self) -> str:
+        """'31.7% at step 4,750'."""
+        return f"{self.text(self.best)} at step {int(self.step[self.best]):,}"
+
+    @property
+    def is_worse_now(self) -> bool:
+        """Has the value left its best one behind by more than noise?"""
+        distance = abs(self.value[-1] - self.value[self.best])
+        return bool(distance > WORSE_SHARE * abs(self.value[self.best]))
+
+    def to_json(self) -> dict[str, Any]:
+        """A row of the table. change, verdict: since the first value, '' where there is one alone."""
+        change = float(self.value[-1] - self.value[0])
+        is_better = change < 0 if self.measure.best == "lowest" else change > 0
+        is_same = self.text(0) == self.text(-1)
+        words = f"{100 * change:+.1f} points" if self.measure.share else f"{change:+#.3g}"
+        several = len(self.value) > 1
+        return {
+            "label": self.measure.label,
+            "unit": self.measure.unit,
+            "first": self.text(0) if several else "",
+            "last": self.text(-1),
+            "change": ("unchanged" if is_same else words) if several else "",
+            "verdict": "" if is_same or not several else "better" if is_better else "worse",
+            "best": self.best_text if several else "",
+        }
+
+
+@dataclass(frozen=True)
+class JudgedRun:
+    """What of a run its result is made from."""
+
+    figures: RunFigures
+    config: Mapping[str, Any]
+    records: Sequence[ValidationRecord]
+    ratings: Mapping[int, tuple[float, float, float]]
+    overview: RunOverview
+    starts: Sequence[Start]
+
+    @property
+    def game(self) -> str:
+        """By its settings; '' where they cannot be read."""
+        return str(self.config.get("network", {}).get("game", ""))
+
+    @property
+    def num_steps(self) -> int:
+        """Of the whole run; 0 where not known."""
+        asked = whole_number(self.config.get("training", {}).get("steps"), MOST_STEPS) or 0
+        return max(self.overview.num_steps, asked, 0)
+
+    def outcomes(self) -> list[Outcome]:
+        """The measures that are known; those of training where no validation was made."""
+        validation = self.figures.of("validation")
+        found = [(measure, *validation.known(measure.name)) for measure in MEASURES]
+        if not any(len(step) for _, step, _ in found):
+            training = ((measure, *self.figures.of(STEP).known(measure.name)) for measure in MEASURES)
+            found = [(measure, step, smoothed(value)) for measure, step, value in training]
+        step = np.array([float(record.step) for record in self.records])
+        found.append((CALIBRATION, step, np.array([record.score.error for record in self.records])))
+        rated = sorted(self.ratings)
+        found.append((ELO, np.array(rated, float), np.array([self.ratings[one][0] for one in rated])))
+        return [Outcome(*one) for one in found if len(one[1])]
+
+
+def result_of(run: JudgedRun) -> dict[str, Any]:
+    """A sentence, the table of figures, what looks wrong, and commands with what they are for."""
+    outcomes = run.outcomes()
+    validation = run.figures.of("validation")
+    rows = [
+        {
+            name: float(column[place])
+            for name, column in validation.columns.items()
+            if abs(column[place]) <= LARGEST_FIGURE
+        }
+        for place in (0, -1)
+        if len(validation.step)
+    ]
+    words = explain_validation(rows[-1], rows[0] if len(validation.step) > 1 else None) if rows else ""
+    return {
+        "sentence": f"{_standing(run)} {words or NO_VALIDATION}",
+        "figures": [outcome.to_json() for outcome in outcomes],
+        "concerns": _concerns(run, outcomes if rows else []),
+        "next": _with_copying(_next(run)),
+    }
+
+
+def _with_copying(commands: Sequence[tuple[str, str]]) -> list[list[Any]]:
+    """What for, the command, and whether it can be typed: some runs do not know how they were started."""
+    return [[what, command, not command.startswith(UNKNOWN_COMMAND)] for what, command in commands]
+
+
+def _standing(run: JudgedRun) -> str:
+    """How the run stands, in a sentence."""
+    steps, last = run.num_steps, run.figures.last_step
+    seconds = 60 * (run.figures.of("speed").last("minutes") or 0.0)
+    place = f"step {last:,}" + (f" of {steps:,}" if steps else "")
+    after = f" after {duration(seconds)}" if seconds else ""
+    state = run.overview.state
+    if state is RunState.RUNNING:
+        left_s = seconds * (steps - last) / max(1, last)
+        return f"Running: {place}{after}" + (f", about {duration(left_s)} left." if left_s > 0 else ".")
+    if state is RunState.ENDED:
+        batch_size = whole_number(run.config.get("training", {}).get("batch_size"), MOST_POSITIONS)
+        positions = f", {last * batch_size:,} positions" if batch_size else ""
+        return f"Finished: {counted(last, 'step')}{positions}{after.replace('after', 'in')}."
+    if state is RunState.STOPPED:
+        return f"Stopped at {place}{after}; it can be continued."
+    if state is RunState.DAMAGED:
+        return f"Damaged at {place}: {run.overview.fault}."
+    return f"Ended without a report at {place}{after} (killed, out of memory, or an error)."
+
+
+def _concerns(run: JudgedRun, outcomes: Sequence[Outcome]) -> list[str]:
+    """What a reader should look into, each in a sentence."""
+    found = []
+    if alarms := run.figures.alarms:
+        newest = alarms[-1]
+        advice = f" What to do: {newest.advice.rstrip('.')}." if newest.advice else ""
+        opening = f"{counted(len(alarms), 'alarm')}, the newest at" if len(alarms) > 1 else "Alarm at"
+        found.append(f"{opening} step {newest.step:,}: {newest.cause}: {newest.text.rstrip('.')}.{advice}")
+    if skipped := len(run.figures.skipped_steps):
+        found.append(f"{counted(skipped, 'step')} skipped: losses or gradients were not finite.")
+    found += [
+        f"{outcome.measure.label} was better before ({outcome.best_text}, now {outcome.text(-1)}): "
+        "later steps may overfit."
+        for outcome in outcomes
+        if outcome.measure.name in ("policy_loss", "value_loss") and outcome.is_worse_now
+    ]
+    if run.figures.num_damaged:
+        found.append(f"{counted(run.figures.num_damaged, 'damaged line')} of metrics.jsonl skipped.")
+    return found
+
+
+def _next(run: JudgedRun) -> list[tuple[str, str]]:
+    """What to do next, and the command for it."""
+    path, state = printable(run.overview.path), run.overview.state
+    if state is RunState.DAMAGED:
+        return [("see what is damaged", f"alphazero checkpoint verify {shlex.quote(path)}")]
+    has_weights = run.overview.num_steps >= 0
+    is_known = run.game in game_names() or is_outside(run.game)
+    flags = get_game(run.game).eval_flags if is_known else ""
+    found = uses_of(path, flags, flag_of_rules(run.game)) if has_weights else []
+    uses = [(what, command.strip()) for what, command in found]
+    if has_weights and run.game == CHESS and not run.ratings:
+        uses.append(("measure its Elo", f"alphazero rate {shlex.quote(path)} --checkpoints"))
+    if state is RunState.RUNNING:
+        return [("follow it", f"alphazero report {shlex.quote(path)} --watch"), *uses]
+    words = run.starts[-1].typed if run.starts else ()
+    name = run.overview.path.resolve().name
+    if state is RunState.ENDED:
+        longer = continuing(words, name, "--steps", str(2 * max(1, run.overview.num_steps)))
+        return [*uses, ("train twice as long", longer)]
+    return [("continue it", continuing(words, name)), *uses]
+
+
+def results_of(runs: Sequence[JudgedRun]) -> dict[str, Any]:
+    """Several runs in a table, and which is the best in what. A cell: text, note, whether it is the best."""
+    found = [{outcome.measure.name: outcome for outcome in run.outcomes()} for run in runs]
+    every = {measure.name: measure for measure in (*MEASURES, ELO)}
+    shown = [every[name] for name in COMPARED if any(name in outcomes for outcomes in found)]
+    best = {measure.name: _best_run(measure, found) for measure in shown} if _is_one_game(runs) else {}
+    rows = []
+    for number, (run, outcomes) in enumerate(zip(runs, found, strict=True)):
+        cells = []
+        for measure in shown:
+            outcome = outcomes.get(measure.name)
+            is_best_now = outcome is None or outcome.text(outcome.best) == outcome.text(-1)
+            note = "" if outcome is None or is_best_now else f"best {outcome.best_text}"
+            cells.append([outcome.text(-1) if outcome else "", note, best.get(measure.name) == number])
+        name, state, *others = ([text, "", False] for text in _run_cells(run))
+        rows.append([name, state, *cells, *others])
+    labels = [measure.label for measure in shown]
+    head = ["run", "state", *labels, "steps", "time", "positions/s", "games/hour", "network"]
+    used = [place for place in range(len(head)) if any(row[place][0] for row in rows)]
+    return {
+        "sentence": _comparison(runs, found, shown, best),
+        "head": [head[place] for place in used],
+        "rows": [[row[place] for place in used] for row in rows],
+        "next": _with_copying(_next_of_several(runs, best)),
+    }
+
+
+def _run_cells(run: JudgedRun) -> list[str]:
+    """What a row has beside the measures."""
+    speed = run.figures.of("speed")
+    rates = (speed.known("samples_per_s")[1], run.figures.of("self_play").known("games_per_hour")[1])
+    minutes = speed.last("minutes")
+    return [
+        run.figures.name,
+        run.overview.state.value,
+        f"{run.figures.last_step:,}",
+        duration(60 * minutes) if minutes is not None else "",
+        *(f"{np.median(rate):,.0f}" if len(rate) else "" for rate in rates),
+        network_text(run.config.get("network", {})),
+    ]
+
+
+def _is_one_game(runs: Sequence[JudgedRun]) -> bool:
+    return len({run.game for run in runs}) == 1
+
+
+def _best_run(measure: Measure, found: Sequence[Mapping[str, Outcome]]) -> int | None:
+    """The run whose newest value is the best; None where only one has any, or two are alike."""
+    known = {
+        number: outcomes[measure.name] for number, outcomes in enumerate(found) if measure.name in outcomes
+    }
+    sign = 1 if measure.best == "lowest" else -1
+    order = sorted(known, key=lambda number: sign * float(known[number].value[-1]))
+    if len(order) < 2 or known[order[0]].text(-1) == known[order[1]].text(-1):
+        return None
+    return order[0]
+
+
+def _comparison(
+    runs: Sequence[JudgedRun],
+    found: Sequence[Mapping[str, Outcome]],
+    shown: Sequence[Measure],
+    best: Mapping[str, int | None],
+) -> str:
+    """Which run is the best in which figures, in a sentence for each such run; and what stands against it."""
+    if not _is_one_game(runs):
+        return f"{counted(len(runs), 'run')} of different games: their figures cannot be compared."
+    parts: dict[int, list[str]] = {}
+    for measure in shown:
+        if (number := best.get(measure.name)) is not None:
+            words = f"{measure.label[0].lower()}{measure.label[1:]} ({found[number][measure.name].text(-1)})"
+            parts.setdefault(number, []).append(words)
+    praise = [
+        f"{runs[number].figures.name} has the best {_listed(words)}." for number, words in parts.items()
+    ]
+    sentence = " ".join([f"{counted(len(runs), 'run')}.", *(praise or ["No figure separates them."])])
+    names = ("validation_data", "validation_share", "validation_positions")
+    asked = [
+        [run.config.get(section, {}).get(name) for section in ("data", "training") for name in names]
+        for run in runs
+    ]
+    if any(one != asked[0] for one in asked):
+        sentence += " They were validated on different positions, which makes small differences meaningless."
+    return sentence
+
+
+def _listed(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
+
+
+def _next_of_several(runs: Sequence[JudgedRun], best: Mapping[str, int | None]) -> list[tuple[str, str]]:
+    """Matches of the run that is best in the first figure."""
+    playing = [number for number, run in enumerate(runs) if run.overview.num_steps >= 0]
+    first = next((number for number in best.values() if number in playing), None)
+    if first is None or len(playing) < 2:
+        return []
+    paths = [shlex.quote(printable(runs[number].overview.path)) for number in playing]
+    own = shlex.quote(printable(runs[first].overview.path))
+    return [
+        (
+            f"see whether it is stronger than {runs[number].figures.name}",
+            f"alphazero match {own} --against {path}",
+        )
+        for number, path in zip(playing, paths, strict=True)
+        if number != first
+    ][:3]

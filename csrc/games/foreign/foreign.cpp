@@ -1,0 +1,259 @@
+#include "games/foreign/foreign.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+
+namespace alphazero {
+
+using foreign::Facts;
+using foreign::Position;
+using foreign::Rules;
+
+namespace {
+
+// Positions that were met lately, each in the one slot of its key: the engine's walks and replayed games come
+// to the same ones again and again, and making one takes longer than all else that is done with it.
+constexpr std::size_t kRecent = 1 << 13;
+constexpr std::size_t kLocks = 64;
+
+class RecentPositions {
+ public:
+  std::shared_ptr<const Position> find(std::uint64_t key, const Position& before, Move move) {
+    const std::lock_guard lock(mutex_[key % kLocks]);
+    const std::shared_ptr<const Position>& found = slots_[key % kRecent];
+    if (found == nullptr || found->key != key || found->moves.size() != before.moves.size() + 1)
+      return nullptr;
+    const bool follows = found->moves.back() == move &&
+                         std::equal(before.moves.begin(), before.moves.end(), found->moves.begin());
+    return follows ? found : nullptr;
+  }
+
+  void keep(std::shared_ptr<const Position> position) {
+    const std::uint64_t key = position->key;
+    const std::lock_guard lock(mutex_[key % kLocks]);
+    slots_[key % kRecent].swap(position);
+  }
+
+  void clear() {
+    for (std::size_t slot = 0; slot < kRecent; ++slot) {
+      const std::lock_guard lock(mutex_[slot % kLocks]);  // as of its keys: kLocks divides kRecent
+      slots_[slot].reset();
+    }
+  }
+
+ private:
+  std::array<std::mutex, kLocks> mutex_;
+  std::vector<std::shared_ptr<const Position>> slots_{kRecent};
+};
+
+// What there is of the game in use. Never destroyed: at the end of the process Python is gone before it.
+struct InUse {
+  std::string name;
+  std::shared_ptr<const Rules> rules;
+  std::shared_ptr<const Position> start;
+  RecentPositions recent;
+};
+
+InUse& in_use() {
+  static InUse* const game = new InUse;
+  return *game;
+}
+
+std::atomic<std::int64_t> num_positions{0};
+
+// As text, for messages.
+std::string text_of(std::span<const Move> moves) {
+  std::string text;
+  for (const Move move : moves) {
+    if (!text.empty()) text += ',';
+    text += std::to_string(move);
+  }
+  return text.empty() ? "start" : text;
+}
+
+std::shared_ptr<const Position> make(Facts facts, std::vector<Move> moves, std::uint64_t key) {
+  if (facts.legal.size() > foreign::kMostLegal) {
+    throw RulesError(in_use().name + ": " + std::to_string(facts.legal.size()) + " legal actions; expected " +
+                     std::to_string(foreign::kMostLegal) + " at most (the moves so far: " + text_of(moves) +
+                     ")");
+  }
+  auto* const made = new Position;
+  static_cast<Facts&>(*made) = std::move(facts);
+  made->moves = std::move(moves);
+  made->key = key;
+  ++num_positions;
+  return {made, [](const Position* position) {
+            delete position;
+            --num_positions;
+          }};
+}
+
+std::uint64_t key_after(std::uint64_t key, Move move) { return mix64(key + kGolden + move); }
+
+// Calls the rules; a fault of theirs names the position.
+template <typename Call>
+auto asked(const Position& position, const Call& call) {
+  try {
+    return call();
+  } catch (const RulesError& error) {
+    throw RulesError(std::string(error.what()) + " (the moves so far: " + text_of(position.moves) + ")");
+  }
+}
+
+}  // namespace
+
+foreign::Replayed Rules::replay(std::span<const Move> moves) const {
+  Replayed found{initial(), 0};
+  for (const Move move : moves) {
+    if (!std::ranges::binary_search(found.facts.legal, move)) break;
+    found.facts = after(found.facts, move);
+    ++found.num_legal;
+  }
+  return found;
+}
+
+void foreign::use_rules(const Sizes& sizes, std::shared_ptr<const Rules> rules) {
+  InUse& game = in_use();
+  if (sizes.num_moves < 1 || sizes.num_moves > kMostMoves) {
+    throw GameError(sizes.name + ": " + std::to_string(sizes.num_moves) + " actions; expected 1 to " +
+                    std::to_string(kMostMoves));
+  }
+  game.recent.clear();
+  game.start.reset();
+  if (num_positions > 0) {
+    game.start = make(game.rules->initial(), {}, kGolden);  // which stays in use
+    throw GameError(sizes.name + ": positions of " + game.name +
+                    " are still in use; expected one game of OpenSpiel or Python a process");
+  }
+  game.name = sizes.name;
+  game.rules = std::move(rules);
+  Foreign::kName = game.name;
+  Foreign::kBoardHeight = sizes.height;
+  Foreign::kBoardWidth = sizes.width;
+  Foreign::kNumFloatPlanes = sizes.num_planes;
+  Foreign::kPolicySize = sizes.num_moves;
+  Foreign::kMaxLegalMoves = std::min(sizes.num_moves, kMostLegal);
+  Foreign::kMaxPlies = sizes.max_plies;
+  game.start = make(game.rules->initial(), {}, kGolden);
+}
+
+bool foreign::State::operator==(const State& other) const {
+  if (position == other.position) return true;
+  return position != nullptr && other.position != nullptr && position->moves == other.position->moves;
+}
+
+Foreign::State Foreign::initial() {
+  if (in_use().start == nullptr) throw GameError("no game of OpenSpiel or Python is in use");
+  return {in_use().start};
+}
+
+Foreign::State Foreign::from_string(std::string_view text) {
+  const auto fail = [text](const std::string& what) {
+    throw GameError("position " + quoted(text) + ": " + what + "; expected start, or moves such as 4,0,8");
+  };
+  State state = initial();
+  if (text == "start") return state;
+  const char* next = text.data();
+  const char* const end = next + text.size();
+  while (true) {
+    unsigned number = 0;
+    const auto [after, fault] = std::from_chars(next, end, number);
+    if (fault != std::errc() || number >= static_cast<unsigned>(kPolicySize))
+      fail("a move is no number of one");
+    if (!can_apply(state, static_cast<Move>(number)))
+      fail("move " + std::to_string(number) + " is not legal");
+    apply(state, static_cast<Move>(number));
+    if (after == end) return state;
+    if (*after != ',') fail("a comma is missing");
+    next = after + 1;
+  }
+}
+
+std::string Foreign::to_string(const State& state) { return text_of(state.position->moves); }
+
+void Foreign::apply(State& state, Move move) {
+  InUse& game = in_use();
+  const Position& before = *state.position;
+  const std::uint64_t key = key_after(before.key, move);
+  std::shared_ptr<const Position> next = game.recent.find(key, before, move);
+  if (next == nullptr) {
+    Facts facts = asked(before, [&] { return game.rules->after(before, move); });
+    std::vector<Move> moves;
+    moves.reserve(before.moves.size() + 1);
+    moves = before.moves;
+    moves.push_back(move);
+    next = make(std::move(facts), std::move(moves), key);
+    game.recent.keep(next);
+  }
+  state.position = std::move(next);
+}
+
+// Leaves the keys of the positions before each of the moves, and of the last one.
+bool Foreign::replay(std::span<const Move> moves, State& state, std::vector<std::uint64_t>& keys) {
+  const Position& start = *initial().position;
+  Position game;
+  game.moves.assign(moves.begin(), moves.end());
+  foreign::Replayed found = asked(game, [&] { return in_use().rules->replay(moves); });
+  const std::span<const Move> played = moves.first(found.num_legal);
+  keys.assign(1, start.key);
+  for (const Move move : played) keys.push_back(key_after(keys.back(), move));
+  state.position = make(std::move(found.facts), {played.begin(), played.end()}, keys.back());
+  return played.size() == moves.size();
+}
+
+bool Foreign::can_apply(const State& state, Move move) {
+  return std::ranges::binary_search(state.position->legal, move);
+}
+
+Outcome Foreign::terminal(FrameSpan<State> line) {
+  const Position& position = *line.back().state.position;
+  if (!position.is_over) return {};
+  if (position.result == 0) return {Termination::kDraw, 0};
+  return {Termination::kWin,
+          static_cast<std::int8_t>(position.first_moves ? position.result : -position.result)};
+}
+
+void Foreign::encode(FrameSpan<State> line, HistoryFill, std::uint8_t* packed) {
+  const Position& position = *line.back().state.position;
+  const auto count = static_cast<std::size_t>(kNumFloatPlanes) * kBoardHeight * kBoardWidth;
+  thread_local std::vector<float> planes;
+  planes.resize(count);
+  asked(position, [&] { in_use().rules->observe(position, planes); });
+  std::memcpy(packed, planes.data(), count * sizeof(float));
+  packed[count * sizeof(float)] = position.first_moves ? 0 : 1;
+  packed[count * sizeof(float) + 1] = 1;
+}
+
+std::string Foreign::move_to_string(const State& state, Move move) {
+  const Position& position = *state.position;
+  return asked(position, [&] { return in_use().rules->move_text(position, move); });
+}
+
+Move Foreign::move_from_string(const State& state, std::string_view text) {
+  for (const Move move : state.position->legal) {
+    if (move_to_string(state, move) == text) return move;
+  }
+  for (const Move move : state.position->legal) {
+    if (std::to_string(move) == text) return move;
+  }
+  throw GameError(
+      quoted(text) + ": no legal move here" +
+      (state.position->legal.empty()
+           ? std::string("; the game is over")
+           : "; expected one such as " + quoted(move_to_string(state, state.position->legal[0]))));
+}
+
+std::string Foreign::drawing(const State& state) {
+  const Position& position = *state.position;
+  return asked(position, [&] { return in_use().rules->drawing(position); });
+}
+
+}  // namespace alphazero

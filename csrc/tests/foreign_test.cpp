@@ -1,0 +1,126 @@
+// Rules outside the core under the sanitizers: positions, exact values where a player moves twice, faults.
+#include "games/foreign/foreign.hpp"
+
+#include <cstdint>
+#include <cstdio>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "games/line.hpp"
+#include "search/game_search.hpp"
+#include "search/search.hpp"
+#include "search/search_pool.hpp"
+#include "search/self_play.hpp"
+#include "tests/made_up_network.hpp"
+#include "tests/made_up_rules.hpp"
+#include "tests/require.hpp"
+
+namespace {
+
+using namespace alphazero;
+using testing::CellRules;
+using testing::require;
+
+template <typename Call>
+std::string fault_of(const Call& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+Line<Foreign> random_line(std::mt19937& draw, std::size_t plies) {
+  Line<Foreign> line;
+  std::vector<Move> legal;
+  while (line.num_plies() < plies) {
+    Foreign::legal(line.state(), legal);
+    line.push(legal[draw() % legal.size()]);
+  }
+  return line;
+}
+
+std::int8_t exact_for_mover(const Line<Foreign>& line) {
+  const int first = CellRules::cells(*line.state().position).exact();
+  return static_cast<std::int8_t>(Foreign::first_player_to_move(line.state()) ? first : -first);
+}
+
+void test_positions_are_their_moves() {
+  std::mt19937 draw(1);
+  for (int i = 0; i < 200; ++i) {
+    const Line<Foreign> line = random_line(draw, static_cast<std::size_t>(i % 10));
+    const std::string text = Foreign::to_string(line.state());
+    const Foreign::State again = Foreign::from_string(text);
+    require(again == line.state() && Foreign::hash(again) == Foreign::hash(line.state()),
+            "the text of " + text);
+  }
+  require(!fault_of([] { Foreign::from_string("0,0"); }).empty(), "a cell cannot be taken twice");
+  require(!fault_of([] { Foreign::from_string("0;1"); }).empty(), "moves stand between commas");
+  require(fault_of([] { CellRules::use(); }).empty(), "nothing is left of the game");
+  const Line<Foreign> held;
+  require(!fault_of([] { CellRules::use(); }).empty(), "a position is in use");
+}
+
+void test_searches_prove_exact_values() {
+  std::mt19937 draw(2);
+  SearchSettings settings;
+  settings.simulations = 100000;
+  for (int i = 0; i < 60; ++i) {
+    settings.algorithm = i % 2 == 0 ? SearchAlgorithm::kPuct : SearchAlgorithm::kGumbel;
+    const Line<Foreign> line = random_line(draw, static_cast<std::size_t>(4 + i % 5));
+    Search<Foreign> search;
+    search.start(line, settings);
+    std::vector<float> wdl{0.3F, 0.4F, 0.3F}, logits(Foreign::kPolicySize);
+    while (search.collect() > 0) search.apply(0, logits.data(), wdl.data());
+    require(search.result(0.0, 0.0).proven == exact_for_mover(line), "the proof of a search");
+
+    GameSearch<Foreign> engine{EngineSettings()};
+    engine.set_line(line);
+    engine.begin({});
+    while (!engine.progress().is_done && engine.progress().nodes < 100000) {
+      const OwnedLeaves leaves = engine.gather(0, 1, 100000);
+      if (leaves.num_rows() == 0) continue;  // every walk came to an end of the game
+      engine.apply(0, std::span(logits).first(leaves.legal_index.size()), wdl);
+    }
+    const SearchView view = engine.view(1);
+    require(view.proven == exact_for_mover(line), "the proof of the engine");
+  }
+}
+
+void test_a_fault_of_the_rules_comes_out_of_every_thread() {
+  CellRules::use(5);
+  SelfPlaySettings settings;
+  settings.search.simulations = 30;
+  for (const int threads : {1, 4}) {
+    SelfPlay<Foreign> games(settings, 8);
+    SearchPool<Foreign> pool(8, 1, 1, threads, HistoryFill::kNo);
+    for (std::uint64_t lane = 0; lane < 8; ++lane) {
+      SelfPlayGame game;
+      game.lane = lane;
+      games.add_lane(game);
+    }
+    games.begin({100});
+    std::vector<float> logits, wdl;
+    const std::string fault = fault_of([&] {
+      LeafBatch batch = pool.step(0, {}, {}, games);
+      while (batch.num_rows() > 0) {
+        testing::evaluate<Foreign>(batch, logits, wdl,
+                                   [](bool holds, const char* what) { require(holds, what); });
+        batch = pool.step(0, logits, wdl, games);
+      }
+    });
+    require(fault.starts_with("cells.py:1: oops (the moves so far: "), "the fault and where: " + fault);
+  }
+}
+
+}  // namespace
+
+int main() {
+  CellRules::use();
+  test_positions_are_their_moves();
+  test_searches_prove_exact_values();
+  test_a_fault_of_the_rules_comes_out_of_every_thread();
+  std::puts("foreign_test: all well");
+}

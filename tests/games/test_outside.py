@@ -1,0 +1,349 @@
+"""Games of Python files and of OpenSpiel: names, what is refused, positions, faults of the rules."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from alphazero.base.errors import ConfigError, GameInputError, RulesError
+from alphazero.games.board import Board
+from alphazero.games.outside import names, openspiel, rules
+from alphazero.games.outside.rules import shape_of_board
+from alphazero.games.outside.use import rules_of
+from alphazero.games.registry import GameSpec, get_spec, known_game, make_line, read_game
+from alphazero.network.inference.evaluator import NetworkEvaluator
+from alphazero.network.model.planes import expand_planes
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.settings.sections import NetworkConfig
+from tests.support.paths import REPOSITORY, SUPPORT
+
+RULES = SUPPORT / "games" / "rules"
+NIM = f"{REPOSITORY / 'examples' / 'nim.py'}:Nim(piles=3)"
+HEAD = """
+class Game:
+    num_distinct_actions = 2
+    count = 0
+    def current_player(self): return self.count % 2
+    def legal_actions(self): return [0, 1]
+    def apply_action(self, action): self.count += 1
+    def is_terminal(self): return self.count >= 4
+    def returns(self): return [1, -1]
+    def observation_tensor(self, player): return [float(self.count)]
+    def action_to_string(self, player, action): return "lr"[action]
+"""
+
+
+def game_of(tmp_path: Path, *changes: str) -> str:
+    """A game that is right but for these methods, in a file of its own."""
+    path = tmp_path / "game.py"
+    path.write_text(HEAD + "".join(f"    {line}\n" for line in changes), encoding="utf-8")
+    return read_game("--game", f"{path}:Game")
+
+
+@pytest.fixture
+def spiel() -> object:
+    return pytest.importorskip("pyspiel", reason="OpenSpiel is not installed (pip install open_spiel)")
+
+
+def test_a_file_is_recorded_by_its_name_parameters_and_digest_and_run_only_when_named(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    shutil.copy(REPOSITORY / "examples" / "nim.py", path)
+    recorded = read_game("--game", f"{path}:Nim( piles = 4 )")
+    assert recorded.startswith("own.py:Nim(piles=4)@") and str(tmp_path) not in recorded
+    assert known_game(recorded) == recorded
+    with pytest.raises(ConfigError, match=r"run only where you name it; expected --game PATH/other.py:Nim"):
+        known_game("other.py:Nim@0123456789ab")
+    with pytest.raises(ConfigError, match="No such file"):
+        read_game("--game", f"{tmp_path / 'none.py'}:Nim")
+
+
+def test_a_file_in_the_working_directory_is_not_run_for_a_recorded_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "trap.py").write_text("raise SystemExit('it was run')\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="run only where you name it"):
+        make_line("trap.py:Game@0123456789ab")
+    with pytest.raises(ConfigError, match="run only where you name it"):
+        read_game("--game", "trap.py:Game@0123456789ab")
+
+
+def test_a_changed_file_is_reported_once_and_read_by_the_rules_of_now(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "changed.py"
+    shutil.copy(REPOSITORY / "examples" / "nim.py", path)
+    before = read_game("--game", f"{path}:Nim")
+    path.write_text(path.read_text() + "\n# another line\n")
+    names._named.clear()  # another process
+    now = read_game("--game", f"{path}:Nim")
+    assert now != before and known_game(before) == now and known_game(before) == now
+    assert capsys.readouterr().err.count("has changed since this was recorded") == 1
+
+
+@pytest.mark.parametrize("text", ["x.py:Game(a)", "x.py:Game(a=1,a=2)", "x.py:Game(=1)", "x.py:Game(a=[])"])
+def test_parameters_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="expected"):
+        read_game("--game", text)
+
+
+def test_a_line_of_play_is_told_by_its_moves() -> None:
+    game = read_game("--game", NIM)
+    line = make_line(game)
+    assert (str(line), line.legal(), line.repetitions) == ("start", [0, 3, 4, 6, 7, 8], 0)
+    line.push_text("c2")
+    line.push(3)
+    again = make_line(game, str(line))
+    assert str(again) == "7,3" and again.legal() == line.legal() and again.key == line.key
+    assert make_line(game).key != line.key
+    with pytest.raises(GameInputError, match="position '7,9': a move is no number of one"):
+        make_line(game, "7,9")
+    board = Board(game)
+    for move in ("c3", "B2", "0"):  # as written, in other case, by number
+        board.push(move)
+    assert board.is_over and board.result == "1-0" and str(board) == "a:0  b:0  c:0"
+
+
+def test_observations_are_any_floats_and_reach_the_network_with_who_moves_and_ones() -> None:
+    game = read_game("--game", NIM)
+    spec, line = get_spec(game), make_line(game)
+    assert (spec.num_planes, spec.num_squares, spec.packed_bytes) == (5, 1, 14)
+    line.push_text("c1")
+    planes = expand_planes(torch.from_numpy(line.packed()[None]), spec)
+    third = np.float32(1 / 3)
+    assert planes.flatten().tolist() == [third, np.float32(2 / 3), np.float32(2 / 3), 1.0, 1.0]
+
+
+@pytest.mark.parametrize("text", [NIM, f"{RULES / 'boxes.py'}:Boxes(size=2)"])
+def test_an_evaluation_is_the_modules_and_the_same_in_every_place_of_a_batch(text: str) -> None:
+    game = read_game("--game", text)
+    spec, line = get_spec(game), make_line(game)
+    line.push(line.legal()[1])
+    network = AlphaZeroNet(NetworkConfig(game=game, blocks=2, filters=16), spec).eval()
+    packed, index = np.stack([line.packed()] * 5), line.legal_indices()
+    offset = np.arange(6, dtype=np.int32) * np.int32(len(index))
+    found = NetworkEvaluator(network, torch.device("cpu"), "fp32", 8)(packed, np.tile(index, 5), offset)
+    logits = found.legal_logits.reshape(5, -1)
+    assert (logits == logits[0]).all() and (found.wdl == found.wdl[0]).all()
+    with torch.inference_mode():
+        output = network(expand_planes(torch.from_numpy(packed), spec))
+    np.testing.assert_allclose(logits[0], output.policy_BA[0, index], atol=1e-5)
+    np.testing.assert_allclose(found.wdl[0], torch.softmax(output.wdl_B3[0], 0), atol=1e-5)
+
+
+def test_a_board_whose_moves_are_no_planes_has_a_linear_policy(spiel: object) -> None:
+    game = read_game("--game", "openspiel:dots_and_boxes")
+    spec, line = get_spec(game), make_line(game)
+    network = AlphaZeroNet(NetworkConfig(game=game, blocks=1, filters=8), spec).eval()
+    assert spec.policy_planes == 0 and type(network.policy).__name__ == "LinearPolicyHead"
+    packed, index = line.packed()[None], line.legal_indices()
+    offset = np.array([0, len(index)], np.int32)
+    found = NetworkEvaluator(network, torch.device("cpu"), "fp32", 4)(packed, index, offset)
+    with torch.inference_mode():
+        output = network(expand_planes(torch.from_numpy(packed), spec))
+    np.testing.assert_allclose(found.legal_logits, output.policy_BA[0, index], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "board"),
+    [((4, 5, 6), (4, 5, 6)), ((3, 225), (3, 15, 15)), ((16,), (16, 1, 1)), ((3, 10), (30, 1, 1))],
+)
+def test_shapes_of_observations(shape: tuple[int, ...], board: tuple[int, int, int]) -> None:
+    assert shape_of_board(shape) == board
+
+
+def spec_of(name: str) -> GameSpec:
+    return get_spec(read_game("--game", name))
+
+
+def test_policies_are_planes_where_actions_count_the_squares(spiel: object) -> None:
+    hexes = spec_of("openspiel:hex(board_size=3)")
+    assert (hexes.policy_planes, hexes.policy_map) == (1, tuple(range(9)))
+    go = spec_of("openspiel:go(board_size=5)")  # a pass behind the squares
+    assert (go.policy_planes, go.policy_map[-1], go.policy_size) == (2, 25, 26)
+    steps = spec_of("openspiel:breakthrough(rows=4,columns=4)")  # row, column, direction, capture
+    kinds = steps.policy_size // 16
+    assert steps.policy_planes == kinds and steps.policy_map[kinds + 2] == 2 * 16 + 1
+    assert sorted(steps.policy_map) == list(range(steps.policy_size))
+
+
+def test_exactly_thirty_one_games_of_openspiel_fit(spiel: object) -> None:
+    """Looked up in OpenSpiel 2.0.2's own list of types."""
+    found = openspiel.names_that_fit()
+    assert len(found) == 31 and {"amazons", "hex", "go", "mancala", "y"} <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("kuhn_poker", "chance plays in it"),
+        ("goofspiel", "move at the same time"),
+        ("dark_chess", "hides information"),
+        ("2048", "one player"),
+        ("dots_and_boxes(utility_margin=True)", "its results go from -4 to 4"),
+        ("tic_tac_to", "did you mean tic_tac_toe"),
+        ("hex(board_size=x)", "Wrong type for parameter board_size"),
+    ],
+)
+def test_games_of_openspiel_that_do_not_fit_are_refused_by_name(spiel: object, name: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as caught:
+        get_spec(read_game("--game", f"openspiel:{name}"))
+    assert name in str(caught.value)
+
+
+def test_one_game_of_openspiel_has_one_name(spiel: object) -> None:
+    for text in ("openspiel:hex", "openspiel:hex()", "openspiel:hex(board_size=11)"):
+        assert read_game("--game", text) == "openspiel:hex"
+    assert read_game("--game", "openspiel:hex(board_size=7)") == "openspiel:hex(board_size=7)"
+
+
+def test_a_second_game_waits_until_the_first_is_given_back(tmp_path: Path) -> None:
+    line = make_line(read_game("--game", NIM))
+    other = game_of(tmp_path)
+    with pytest.raises(ConfigError, match="expected one game of OpenSpiel or Python a process"):
+        make_line(other)
+    assert line.num_plies == 0 and make_line(line.NAME).legal() == line.legal()
+    del line
+    assert make_line(other).legal() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ("def returns(self): return [3, -3]", r"returns\(\) is \[3, -3\]; expected"),
+        ("def returns(self): return [1, 1]", r"returns\(\) is \[1, 1\]; expected"),
+        ("def legal_actions(self): return [0, 2]", r"legal_actions\(\) has 2; expected 0 to 1"),
+        ("def legal_actions(self): return [0, 0]", "has 0 twice"),
+        ("def legal_actions(self): return [] if self.count else [0]", "is empty while"),
+        ("def current_player(self): return self.count - 4 if self.count else 0", r"current_player\(\) is -3"),
+        ("def apply_action(self, action): raise KeyError('oops')", r"game.py:12: KeyError: 'oops'"),
+        ("def is_terminal(self): return 1 / (2 - self.count) < 0", r"game.py:12: ZeroDivisionError"),
+        ("def observation_tensor(self, player): return [0.0] * (1 + self.count)", "2 numbers; expected 1"),
+        ("def observation_tensor(self, player): return [float('nan') if self.count else 0]", "not finite"),
+    ],
+)
+def test_a_fault_of_the_rules_is_one_line_with_the_place_and_the_position(
+    tmp_path: Path, change: str, fault: str
+) -> None:
+    game = game_of(tmp_path, change)
+    with pytest.raises(RulesError, match=fault) as caught:
+        line = make_line(game)
+        while not line.outcome().over:
+            line.packed()
+            line.push(0)
+    assert "\n" not in str(caught.value) and "game.py" in str(caught.value)
+
+
+def test_a_class_without_a_method_or_a_number_of_actions_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="class Game has no method returns"):
+        rules_of(game_of(tmp_path, "returns = None"))
+    with pytest.raises(ConfigError, match="class Game has no num_distinct_actions"):
+        rules_of(game_of(tmp_path, "num_distinct_actions = None"))
+    with pytest.raises(RulesError, match=r"game\.py:12: SyntaxError"):
+        rules_of(game_of(tmp_path, "def legal_actions(self: return"))
+    with pytest.raises(ConfigError, match="no class 'Other'; expected one of Game"):
+        rules_of(read_game("--game", f"{tmp_path / 'game.py'}:Other") if game_of(tmp_path) else "")
+
+
+def test_a_position_with_more_moves_than_a_tree_counts_is_refused(tmp_path: Path) -> None:
+    game = game_of(
+        tmp_path,
+        "num_distinct_actions = 5000",
+        "def legal_actions(self): return list(range(5000 if self.count else 4095))",
+    )
+    line = make_line(game)
+    assert len(line.legal()) == 4095
+    with pytest.raises(
+        RulesError, match=r"5000 legal actions; expected 4095 at most \(the moves so far: 7\)"
+    ):
+        line.push(7)
+
+
+def test_an_endless_loop_of_the_rules_ends_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "PATIENCE_S", 0.5)
+    game = game_of(tmp_path, "def apply_action(self, action):", "    while True: action += 1")
+    line = make_line(game)
+    with pytest.raises(RulesError, match=r"game\.py:13: EndlessLoop: no answer for"):
+        line.push(0)
+
+
+THIRTY_ONE = [
+    "amazons",
+    "antichess",
+    "breakthrough",
+    "checkers",
+    "chess",
+    "chinese_checkers",
+    "clobber",
+    "connect_four",
+    "crazyhouse",
+    "cursor_go",
+    "dots_and_boxes",
+    "go",
+    "gomoku",
+    "havannah",
+    "hex",
+    "hive",
+    "lines_of_action",
+    "mancala",
+    "mnk",
+    "nim",
+    "nine_mens_morris",
+    "othello",
+    "oware",
+    "pentago",
+    "quoridor",
+    "shogi",
+    "tic_tac_toe",
+    "twixt",
+    "ultimate_tic_tac_toe",
+    "xiangqi",
+    "y",
+]
+
+
+@pytest.mark.parametrize("name", THIRTY_ONE)
+def test_a_line_of_each_game_is_openspiel_s_own(spiel: Any, name: str) -> None:
+    """Moves, players, ends and observations, on random games of at most 60 plies."""
+    draw, game = random.Random(name), read_game("--game", f"openspiel:{name}")
+    state, line, spec = spiel.load_game(name).new_initial_state(), make_line(game), get_spec(game)
+    network = AlphaZeroNet(NetworkConfig(game=game, blocks=1, filters=8), spec).eval()
+    while not state.is_terminal() and line.num_plies < 60:
+        player, action = state.current_player(), draw.choice(state.legal_actions())
+        assert line.legal() == state.legal_actions() and line.first_player_to_move == (player == 0)
+        assert line.move_to_text(action) == state.action_to_string(player, action)
+        planes = expand_planes(torch.from_numpy(line.packed()[None]), spec)
+        seen = np.array(state.observation_tensor(player), np.float32)
+        assert np.array_equal(planes[0, :-2].flatten().numpy(), seen) and planes[0, -2].eq(player).all()
+        state.apply_action(action)
+        line.push(action)
+    outcome = line.outcome()
+    assert outcome.over == state.is_terminal()
+    if outcome.over:
+        assert (outcome.value if line.first_player_to_move else -outcome.value) == state.returns()[0]
+    with torch.inference_mode():
+        assert network(planes).policy_BA.shape == (1, spec.policy_size)
+
+
+@pytest.mark.parametrize(("own", "theirs"), [("tictactoe", "tic_tac_toe"), ("othello", "othello")])
+def test_games_that_we_have_as_well_are_the_same(spiel: object, own: str, theirs: str) -> None:
+    """Squares are counted alike from either side: a position and its mirror image have the same games."""
+    game, draw = read_game("--game", f"openspiel:{theirs}"), random.Random(1)
+    for _ in range(20):
+        line, other = make_line(own), make_line(game)
+        while not line.outcome().over:
+            assert line.legal() == other.legal()
+            move = draw.choice(line.legal())
+            line.push(move)
+            other.push(move)
+        for_first = [
+            one.outcome().value if one.first_player_to_move else -one.outcome().value for one in (line, other)
+        ]
+        assert other.outcome().over and for_first[0] == for_first[1]
+    assert make_line(own).perft(4) == make_line(game).perft(4)

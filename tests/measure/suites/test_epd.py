@@ -1,0 +1,146 @@
+"""EPD suites: read as python-chess reads them, faults by file and line, what is solved and within what."""
+
+from pathlib import Path
+
+import chess
+import pytest
+import torch
+import zstandard
+
+from alphazero.base.errors import DataError
+from alphazero.games.core_types import Line
+from alphazero.measure.suites.epd import (
+    EpdPosition,
+    answers_alone,
+    answers_of_search,
+    read_epd,
+    steps_to,
+)
+from alphazero.network.weights.open_network import open_network
+from alphazero.play.matches.players import engine_trees
+from alphazero.search.game_trees import GameTrees
+from alphazero.search.metered import Meter
+from tests.support.evaluation.small_nets import write_small_net
+
+START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq -"
+MATE_IN_1 = "6k1/5ppp/8/8/8/8/8/R5K1 w - - bm Ra8#"
+
+
+def texts(position: EpdPosition, moves: frozenset[int]) -> set[str]:
+    """Moves as UCI."""
+    return {position.line().move_to_text(move) for move in moves}
+
+
+def read(directory: Path, *lines: str) -> list[EpdPosition]:
+    file = directory / "suite.epd"
+    file.write_text("\n".join(lines) + "\n")
+    return read_epd(file)
+
+
+def test_a_suite_is_read_as_python_chess_reads_it(shared_data: Path):
+    file = shared_data / "bratko-kopec.epd"
+    positions, lines = read_epd(file), file.read_text().splitlines()
+    assert len(positions) == len(lines) == 24
+    for position, text in zip(positions, lines, strict=True):
+        board = chess.Board()
+        known = board.set_epd(text)
+        assert position.name == known["id"] and not position.avoid
+        assert texts(position, position.best) == {move.uci() for move in known["bm"]}
+        assert str(position.line()).split()[:4] == board.epd(en_passant="legal").split()[:4]
+
+
+def test_moves_are_san_with_or_without_marks_or_uci_and_operations_stand_in_any_order(tmp_path: Path):
+    found = read(
+        tmp_path,
+        "# a comment",
+        f'{START} id "one; two"; bm e4 Nf3! d2d4;',
+        "",
+        f'{START} 0 1 am f3 g4; c0 "not these"; acd 20',
+        "r3k2r/8/8/8/8/8/6p1/R3K2R b KQkq - hmvc 3; bm gxh1=Q+ O-O;am Kd8;",
+        "6k1/5ppp/8/8/8/8/8/R5K1 w - - 12 40 bm a1a8",
+    )
+    assert [position.name for position in found] == ["one; two", *(f"suite.epd:{n}" for n in (4, 5, 6))]
+    assert texts(found[0], found[0].best) == {"e2e4", "g1f3", "d2d4"}
+    assert texts(found[1], found[1].avoid) == {"f2f3", "g2g4"} and not found[1].best
+    assert texts(found[2], found[2].best) == {"g2h1q", "e8g8"}
+    assert found[2].wanted == "bm gxh1=Q+ O-O; am Kd8"
+    assert str(found[3].line()) == "6k1/5ppp/8/8/8/8/8/R5K1 w - - 12 40"
+    line = found[1].line()
+    assert found[1].is_solved_by(line.text_to_move("e2e4"))
+    assert not found[1].is_solved_by(line.text_to_move("g2g4"))
+
+
+def test_packed_suites_are_read(tmp_path: Path):
+    file = tmp_path / "suite.epd.zst"
+    file.write_bytes(zstandard.compress(f"{MATE_IN_1};\n".encode() * 3))
+    assert len(read_epd(file)) == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (f"{START} bm e5;", r"suite.epd:2: bm 'e5': no legal move here; did you mean e[34]\?"),
+        (f"{START} am Ke2; bm e4;", r"suite.epd:2: am 'Ke2': no legal move here"),
+        (f'{START} id "x";', r"suite.epd:2: .*: expected bm or am with a move, as 'bm Nf3;'"),
+        (f"{START} bm;", r"suite.epd:2: .*: expected bm or am with a move"),
+        (START, r"suite.epd:2: .*: expected bm or am with a move"),
+        (f'{START} bm e4; id "x', r"suite.epd:2: 'id \"x': expected operations, as 'bm Nf3;'"),
+        ("8/8/8/8/8/8/8/K7 w - - bm Ka2;", r"suite.epd:2: .*king.*; expected a position of EPD"),
+        ("nonsense", r"suite.epd:2: .*; expected a position of EPD"),
+        (
+            "rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - bm a3;",
+            r"suite.epd:2: .*the game is over",
+        ),
+    ],
+)
+def test_a_bad_line_is_named_with_file_line_and_value(tmp_path: Path, line: str, message: str):
+    with pytest.raises(DataError, match=message):
+        read(tmp_path, f"{MATE_IN_1};", line)
+
+
+def test_a_file_without_positions_is_refused(tmp_path: Path):
+    with pytest.raises(DataError, match=r"suite.epd: no position; expected lines of EPD"):
+        read(tmp_path, "# nothing")
+    with pytest.raises(DataError, match=r"none.epd: cannot read: No such file"):
+        read_epd(tmp_path / "none.epd")
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> GameTrees:
+    """Of an untrained network."""
+    device = torch.device("cpu")
+    weights = write_small_net(tmp_path_factory.mktemp("net") / "small.pt", "chess", seed=3)
+    return engine_trees(open_network(weights, device)[0], device, "fp32", Meter(), 16)
+
+
+def test_a_search_solves_mates_and_reports_from_where_on(tmp_path: Path, trees: GameTrees):
+    """Mates and what is none, whatever the network: more positions than one round has trees."""
+    kinds = [MATE_IN_1, MATE_IN_1.replace("bm Ra8#", "bm Kf1"), MATE_IN_1.replace("bm", "am")]
+    positions = read(tmp_path, *(f"{text};" for text in kinds * 30))
+    searched: list[int] = []
+    answers = answers_of_search(positions, trees, 64, searched.append)
+    assert {answer.move for answer in answers} == {"Ra8#"}
+    assert [answer.solved for answer in answers] == [True, False, False] * 30
+    assert all((answer.within is not None) is answer.solved for answer in answers)
+    assert all(1 <= answer.within <= 64 for answer in answers[::3])
+    assert sum(searched) == 64 * len(positions)
+
+
+def test_a_player_without_search_has_its_moves_judged(tmp_path: Path):
+    positions = read(tmp_path, f"{START} bm e4;", f"{START} am e4;", f"{START} bm e4 d4; am a3;")
+
+    def always_e4(lines: list[Line]) -> list[int]:
+        return [line.text_to_move("e2e4") for line in lines]
+
+    answers = answers_alone(positions, always_e4)
+    assert [(answer.move, answer.solved, answer.within) for answer in answers] == [
+        ("e4", True, None),
+        ("e4", False, None),
+        ("e4", True, None),
+    ]
+
+
+def test_the_steps_of_a_table_are_halves():
+    assert steps_to(400) == [12, 25, 50, 100, 200, 400]
+    assert steps_to(5) == [1, 2, 5]
+    assert steps_to(1) == [1]
