@@ -1,5 +1,6 @@
-"""Two nodes started by hand and told unlike things: both are refused with the key named, within seconds."""
+"""Nodes with unlike settings, data or rules of a game are refused within seconds, and what differs is named."""
 
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from tests.support.data.stores import write_random_store
 from tests.support.hosts.real_job import Job
+from tests.support.paths import REPOSITORY
 
 pytestmark = pytest.mark.timeout(300)
 LIMIT_S = 30.0  # on an idle machine half of it
@@ -66,3 +68,23 @@ def test_without_the_check_a_difference_is_a_warning(network, tmp_path, random_s
     ended = [job.end() for job in jobs]
     assert [status for status, _ in ended] == [0, 0], ended
     assert "warning: nodes differ: keep_checkpoints: 4 on host1 (rank 0), 7 on host2 (rank 1)" in ended[0][1]
+
+
+def test_hosts_with_another_file_of_a_game_or_none_are_named_before_any_rank_starts(
+    network, tmp_path, random_store
+):
+    hosts = network(3).hosts
+    games = tmp_path / "games"
+    for host in hosts[1:]:
+        host.make_private(games)
+    shutil.copy(REPOSITORY / "examples" / "nim.py", games)
+    hosts[1].run("sh", "-c", f"(cat {REPOSITORY}/examples/nim.py; echo '# changed') > {games}/nim.py")
+    (tmp_path / "hostfile").write_text("".join(f"{host.name} slots=1\n" for host in hosts))
+    named = ("--game", "games/nim.py:Nim(piles=3)", "--mode", "selfplay")
+    status, said = Job(hosts[0], tmp_path, random_store, "--hostfile", "hostfile", *named).end()
+    assert status == 2, said
+    assert f"error: host2: {games}/nim.py has another content than on the head (sha256 " in said, said
+    assert f"error: host3: {games}/nim.py: no such file or directory; expected the Python file of" in said
+    assert "error: host1: " not in said and "1 of 3 hosts can start" in said
+    assert not (tmp_path / "runs").exists()
+    hosts[2].run("test", "!", "-e", f"{games}/nim.py")  # nothing was copied

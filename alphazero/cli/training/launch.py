@@ -24,6 +24,7 @@ from alphazero.cluster.plan.commands import other_node_commands
 from alphazero.cluster.plan.launch_plan import LaunchPlan
 from alphazero.cluster.plan.node import CpuRanks, choose_cpu_ranks
 from alphazero.cluster.plan.resolve import resolve
+from alphazero.games.outside.names import source_of_rules
 from alphazero.machine import machine as machines
 from alphazero.machine.environment import CHECKOUT
 from alphazero.machine.memory import HostMemory
@@ -261,6 +262,7 @@ def _start(
         runs_directory=str(Path(config.run.runs_dir).absolute()),
         unfit_hosts_stay=args.no_preflight,
         preflight=not args.no_preflight,
+        rules=source_of_rules(config.network.game),
         compared=tuple(name for name in named if name and Path(name).is_file()),
         data=(*config.data.data, *config.data.validation_data),
         sync_data=args.sync_data,

@@ -22,6 +22,7 @@ from alphazero.cluster.launch.remote import (
 )
 from alphazero.cluster.plan import programs
 from alphazero.cluster.plan.launch_plan import HostPlan
+from alphazero.games.outside.names import DIGEST_DIGITS, OPENSPIEL
 from alphazero.machine.environment import CHECKOUT, NOT_INSTALLED
 from alphazero.machine.machine import names_loopback
 
@@ -132,6 +133,24 @@ def _own_faults(host: HostPlan, probe: Probe, question: Question) -> Iterator[Ho
         if (digest := probe.data.get(path, "")) != wanted:
             state = f"is {digest[:12]} there, {wanted[:12]} on the head" if digest else "is not there"
             yield HostFault(f"data {path} {state}; expected the same: --sync-data sends it")
+    yield from _rules_faults(probe, question)
+
+
+def _rules_faults(probe: Probe, question: Question) -> Iterator[HostFault]:
+    """Of a game whose rules are not the core's; the head has those that count."""
+    rules, found, wanted = question.rules, probe.rules_version, question.rules_version
+    if rules == OPENSPIEL:
+        package = f"{probes.OPENSPIEL_PACKAGE}=={wanted}" if wanted else probes.OPENSPIEL_PACKAGE
+        if probe.rules_fault:
+            yield HostFault(f"{probe.python} has no OpenSpiel; expected {package} as on the head")
+        elif wanted and found != wanted:
+            yield HostFault(f"OpenSpiel {found}; expected {wanted} as on the head")
+    elif probe.rules_fault:
+        expected = "expected the Python file of --game on every host (it is not copied)"
+        yield HostFault(f"{rules}: {probe.rules_fault}; {expected}")
+    elif wanted and found != wanted:
+        digests = f"sha256 {found[:DIGEST_DIGITS]}, expected {wanted[:DIGEST_DIGITS]}"
+        yield HostFault(f"{rules} has another content than on the head ({digests})")
 
 
 def _address_faults(probe: Probe, question: Question) -> Iterator[HostFault]:

@@ -21,7 +21,7 @@ from alphazero.cluster.launch.attempt import Attempt, StartOutcome
 from alphazero.cluster.launch.compare import Examined, examine, job_device, table
 from alphazero.cluster.launch.dry_run import Say, banner
 from alphazero.cluster.launch.preflight_verdict import PreflightVerdict
-from alphazero.cluster.launch.probe import Question
+from alphazero.cluster.launch.probe import Question, version_of_rules
 from alphazero.cluster.launch.sync_data import data_digest, send
 from alphazero.cluster.plan.commands import RANK_VARIABLES, build_command
 from alphazero.cluster.plan.launch_plan import Command, HostPlan, LaunchPlan, Variable
@@ -56,7 +56,7 @@ class Supervision:
     as the head does; sync_data: send it where it is missing. quiet: print nothing of how ranks are started.
     unfit_hosts_stay: start in spite of what the host comparison found. preflight: let all ranks meet for a
     moment before a start that uses hosts which the start before it did not; compared: configuration files
-    that must be the same everywhere.
+    that must be the same everywhere. rules: where those of its game are, which hosts must have alike.
     """
 
     plan: LaunchPlan
@@ -69,6 +69,7 @@ class Supervision:
     unfit_hosts_stay: bool = False
     preflight: bool = False
     compared: tuple[str, ...] = ()
+    rules: str = ""
     first_delay_s: float = FIRST_DELAY_S
 
 
@@ -241,6 +242,8 @@ class Supervisor:
                 device=plan.device,
                 interface=plan.interface,
                 data={path: data_digest(Path(path)) for path in job.data} if len(plan.started) > 1 else {},
+                rules=job.rules,
+                rules_version=version_of_rules(job.rules)[0],
             )
             examined = examine(hosts, question)
             if job.sync_data and self._send_data(examined, question):

@@ -16,6 +16,7 @@ from alphazero.base.text import counted
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import MANIFEST_NAME, GameStore, ShardView
 from alphazero.data.store.verification import Verification
+from alphazero.games.outside.names import OPENSPIEL
 from alphazero.machine.environment import commit_of, version_of
 from alphazero.play.selfplay import tables_of
 from alphazero.run.directory import RunDirectory
@@ -44,7 +45,7 @@ def compare_ranks(config: Config, settings: DeepSpeedSettings, request: Request,
     start = {name: getattr(request, name) for name in ("resume", "fresh_start", "accept_new_data")}
     given = {f"{name} given": bool(getattr(config.data, name)) for name in ("data", "validation_data")}
     asked = {**start, **given, "device": runtime.device.type, "backend": runtime.backend}
-    facts = exchange.gather(facts_of(config, settings, asked, _versions(runtime)))
+    facts = exchange.gather(facts_of(config, settings, asked, _versions(config.network.game, runtime)))
     return check_agreement(facts, exchange.gather(runtime.host), check=request.check)
 
 
@@ -83,11 +84,12 @@ def compare_tables(config: Config, runtime: Runtime, exchange: Exchange, *, chec
     return [f"warning: nodes differ: {found}"] if found else []
 
 
-def _versions(runtime: Runtime) -> dict[str, str]:
+def _versions(game: str, runtime: Runtime) -> dict[str, str]:
     """Of packages, and the commit; none on a single host, whose ranks run the same files."""
     if runtime.local_world_size == runtime.world_size:
         return {}
-    return {**{name: version_of(name) for name in COMPARED_PACKAGES}, "commit": commit_of()}
+    packages = (*COMPARED_PACKAGES, *(("open_spiel",) if game.startswith(OPENSPIEL) else ()))
+    return {**{name: version_of(name) for name in packages}, "commit": commit_of()}
 
 
 def facts_of(
