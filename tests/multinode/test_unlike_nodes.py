@@ -1,4 +1,4 @@
-"""Nodes with unlike settings, data or rules of a game are refused within seconds, and what differs is named."""
+"""Nodes with unlike settings, data or rules of a game are refused within seconds, with what differs."""
 
 import shutil
 import time

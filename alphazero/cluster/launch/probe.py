@@ -153,7 +153,7 @@ def look(question: Question) -> Probe:
 
 
 def version_of_rules(rules: str) -> tuple[str, str]:
-    """sha256 of a Python file, or the version of OpenSpiel; or else why there is none. Nothing of it is run."""
+    """sha256 of a Python file or the version of OpenSpiel, or else why there is none. Nothing of it runs."""
     if not rules:
         return "", ""
     if rules == OPENSPIEL:

@@ -128,7 +128,7 @@ def flag_of_rules(recorded: str) -> tuple[str, ...]:
 
 
 def source_of_rules(recorded: str) -> str:
-    """What every host of a job must have alike: the Python file that was named, or "openspiel:"; "" for others."""
+    """What the hosts of a job must have alike: the Python file that was named, or "openspiel:"; else ""."""
     if recorded in _named:
         return _named[recorded].file
     return OPENSPIEL if recorded.startswith(OPENSPIEL) else ""
