@@ -329,21 +329,3 @@ def test_a_line_of_each_game_is_openspiel_s_own(spiel: Any, name: str) -> None:
         assert (outcome.value if line.first_player_to_move else -outcome.value) == state.returns()[0]
     with torch.inference_mode():
         assert network(planes).policy_BA.shape == (1, spec.policy_size)
-
-
-@pytest.mark.parametrize(("own", "theirs"), [("tictactoe", "tic_tac_toe"), ("othello", "othello")])
-def test_games_that_we_have_as_well_are_the_same(spiel: object, own: str, theirs: str) -> None:
-    """Squares are counted alike from either side: a position and its mirror image have the same games."""
-    game, draw = read_game("--game", f"openspiel:{theirs}"), random.Random(1)
-    for _ in range(20):
-        line, other = make_line(own), make_line(game)
-        while not line.outcome().over:
-            assert line.legal() == other.legal()
-            move = draw.choice(line.legal())
-            line.push(move)
-            other.push(move)
-        for_first = [
-            one.outcome().value if one.first_player_to_move else -one.outcome().value for one in (line, other)
-        ]
-        assert other.outcome().over and for_first[0] == for_first[1]
-    assert make_line(own).perft(4) == make_line(game).perft(4)

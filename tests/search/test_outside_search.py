@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -142,44 +143,77 @@ class Even:
         return Known(BatchEvaluation(*uniform_evaluator((packed, legal_index, legal_offset))))
 
 
-def test_connect_four_of_openspiel_is_ours() -> None:
-    """Legal moves, results, and a search with an evaluator keyed by the moves: ours count columns alike."""
-    pytest.importorskip("pyspiel", reason="OpenSpiel is not installed (pip install open_spiel)")
-    theirs, draw = read_game("--game", "openspiel:connect_four"), random.Random(0)
-    for game in range(20):
-        own, other = make_line("connect4"), make_line(theirs)
-        while not own.outcome().over:
-            assert own.legal() == other.legal() and own.first_player_to_move == other.first_player_to_move
-            if game < 3 and own.num_plies % 7 == 0:
-                assert searched("connect4", own) == searched(theirs, other)
-            move = draw.choice(own.legal())
-            own.push(move)
-            other.push(move)
-        ends = [(each.outcome().value, each.first_player_to_move) for each in (own, other)]
-        assert ends[0] == ends[1] and other.outcome().over
+@pytest.mark.parametrize("algorithm", [PUCT, GUMBEL], ids=["puct", "gumbel"])
+@pytest.mark.parametrize(
+    ("own", "theirs"),
+    [
+        ("tictactoe", "tic_tac_toe"),
+        ("connect4", "connect_four"),
+        ("othello", "othello"),
+        ("chess", "chess"),
+    ],
+)
+def test_a_search_by_openspiel_s_rules_is_that_by_ours(own: str, theirs: str, algorithm: Settings) -> None:
+    """The evaluator knows a position by the moves to it and a move by OpenSpiel's number for it."""
+    spiel = pytest.importorskip("pyspiel", reason="OpenSpiel is not installed (pip install open_spiel)")
+    game, draw, compared = read_game("--game", f"openspiel:{theirs}"), random.Random(0), 0
+    while compared < 3:
+        line, other = make_line(own), make_line(game)
+        state = spiel.load_game(theirs).new_initial_state()
+        while not line.outcome().over and compared < 3:
+            actions = actions_of(line, state)
+            if line.num_plies % 5 == 2:
+                found, expected = (
+                    searched(own, line, state, algorithm),
+                    searched(game, other, state, algorithm),
+                )
+                assert found == expected, str(line)
+                compared += 1
+            move = draw.choice(line.legal())
+            line.push(move)
+            other.push(actions[move])
+            state.apply_action(actions[move])
 
 
-def searched(game: str, line: Line) -> tuple:
-    """Policy and values of a search whose evaluator knows a position by its moves alone."""
-    settings = core_settings(PUCT)
-    search = get_game(game).core.search(settings)
-    search.start(line, None)
-    while len((leaves := search.collect())[0]):
-        search.apply(*keyed_by_moves(line, search, leaves))
-    found = search.result()
-    return found.policy.tolist(), found.root_q, found.visits, found.proven
+def actions_of(line: Line, state: Any) -> dict[int, int]:
+    """OpenSpiel's action of each legal move."""
+    if line.NAME != "chess":
+        return {move: move for move in line.legal()}
+    return {move: state.parse_move_to_action(line.move_to_text(move)) for move in line.legal()}
 
 
-def keyed_by_moves(line: Line, search, leaves) -> tuple[np.ndarray, np.ndarray]:
-    """Of the one leaf: numbers from its number of moves and its legal moves."""
-    index = leaves[1]
-    tree = search.nodes()
-    node = len(tree["parent"]) - 1
-    path = []
+def searched(game: str, root: Line, start: Any, settings: Settings) -> tuple[Any, ...]:
+    """Visits and policy by action, and what is known of the root. start: OpenSpiel's state there."""
+    search = get_game(game).core.search(core_settings(settings))
+    actions = actions_of(root, start)
+    in_order = [actions[root.index_to_move(index)] for index in sorted(root.legal_indices())]
+    noise = np.array([np.random.default_rng(action).gumbel() for action in in_order])
+    search.start(root, noise if settings.algorithm == "gumbel" else None)
+    while len(search.collect()[0]):
+        search.apply(*keyed_by_actions(search.nodes(), root.copy(), start.clone()))
+    found, tree = search.result(), search.nodes()
+    edges = zip(in_order, tree["visits"], found.policy, strict=False)  # those of the root come first
+    # Sums over edges in another order differ in their last digits.
+    by_action = sorted((action, int(visits), round(float(share), 5)) for action, visits, share in edges)
+    return by_action, found.visits, found.proven, round(found.root_q, 6)
+
+
+def keyed_by_actions(tree: dict[str, np.ndarray], line: Line, state: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Of the last node: numbers from OpenSpiel's actions to it, and from each that is legal there."""
+    node, path = len(tree["parent"]) - 1, []
+    first, last = tree["edge_offset"][node : node + 2]
     while tree["parent"][node] >= 0:
         parent = tree["parent"][node]
         path.append(int(tree["move"][tree["edge_offset"][parent] + tree["parent_edge"][node]]))
         node = parent
-    rng = np.random.default_rng([line.num_plies, *reversed(path)])
-    wdl = rng.dirichlet([1, 1, 1], size=1).astype(np.float32)
-    return rng.normal(size=len(index)).astype(np.float32), wdl
+    played = [line.num_plies]
+    for move in reversed(path):
+        played.append(actions_of(line, state)[move])
+        line.push(move)
+        state.apply_action(played[-1])
+    actions = actions_of(line, state)
+    logits = [
+        np.random.default_rng([*played, actions[int(move)]]).normal() for move in tree["move"][first:last]
+    ]
+    wdl = np.random.default_rng(played).dirichlet([1, 1, 1], size=1)
+    return np.array(logits, np.float32), wdl.astype(np.float32)
