@@ -96,7 +96,7 @@ def truth_of_run(run: RunDirectory, game: str, solver: str, tick: Callable[[int,
         return known
     truth = OutsideTruth(game, solver, tuple(positions_to_err_in(game, solver, NUM_POSITIONS, tick)))
     if not truth.positions:
-        raise ConfigError(f"--solver {solver}: in {game} no move of the random games errs; expected none")
+        raise ConfigError(f"--solver {solver}: in random games of {game} no move errs; expected some")
     write_json(path, dataclasses.asdict(truth))
     return truth
 
@@ -107,6 +107,8 @@ def _read(run: RunDirectory, game: str, solver: str) -> OutsideTruth | None:
         truth = from_table(OutsideTruth, json.loads(read_text(run.path / FILE)))
         for position in truth.positions:
             position.exact(game)
+            if not {*position.values} <= {-1, 0, 1}:
+                return None
     except (OSError, ValueError, RecursionError, AlphaZeroError):
         return None
     return truth if (truth.game, truth.solver) == (game, solver) and truth.positions else None

@@ -33,7 +33,7 @@ NUM_POSITIONS = 1000  # of a game of which not all are looked at
 
 @dataclass(frozen=True)
 class AskedPositions:
-    """Positions in which a move errs. total: with the others. is_all: whether these are all that there are."""
+    """Positions in which a move errs. total: with the others. is_all: whether these are all of the game."""
 
     game: str
     total: int
@@ -104,7 +104,9 @@ def solved_positions(args: argparse.Namespace, game: str, solver: str, console: 
             found = positions_to_err_in(game, solver, count, tick, only_errors=False, seed=seed)
     asked = tuple(position.exact(game) for position in found if position.may_err)
     if not asked:
-        raise ConfigError(f"--solver {solver}: in {counted(len(found), 'position')} of {game} no move errs")
+        raise ConfigError(
+            f"--solver {solver}: in {counted(len(found), 'position')} of {game} no move errs; expected some"
+        )
     return AskedPositions(game, len(found), is_all, asked)
 
 

@@ -165,8 +165,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--solver",
         default="",
         metavar="exact|FILE.py:NAME",
-        help="with --solved, in games of OpenSpiel and Python files: what solves their positions; these are all "
-        "that can be reached, or --positions random ones",
+        help="with --solved, in games of OpenSpiel and Python files: what solves the positions, which are "
+        "all of a small game, or --positions random ones",
     )
     group.add_argument(
         "--solved-sets",
