@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from alphazero.base.section import MOST_RATE, MOST_SEED, MOST_STEPS, Scope, setting
-from alphazero.games.outside.solvers import read_solver
+from alphazero.games.outside.solvers import EXACT, read_solver
 from alphazero.games.registry import game_names, read_game
 
 # Schedules of DeepSpeed's (deepspeed/runtime/lr_schedules.py), step by step as its classes have them.
@@ -429,9 +429,9 @@ class TrainingConfig:
     solver: str = setting(
         "",
         "games of OpenSpiel and Python files: what solves the positions of validation, so that it counts the "
-        "moves that err; exact for small games, or FILE.py:NAME",
+        "moves that err; exact (small games), or FILE.py:NAME with a function or class in Python",
+        choices=(EXACT,),
         reads=read_solver,
-        metavar="exact|FILE.py:NAME",
         is_common=True,
     )
     log_interval: int = setting(

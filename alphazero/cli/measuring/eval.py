@@ -117,7 +117,9 @@ def run(args: argparse.Namespace) -> int:
     places = find_places(args.gpus, args.device)
     device = device_of("cpu" if places else args.device)  # workers evaluate
     if args.solved:
-        return (eval_outside if args.solver else eval_solved).run(args, device, places)
+        if args.solver:
+            return eval_outside.run(args, device, places)
+        return eval_solved.run(args, device, places)
     eval_solved.refuse_flags(args)
     args.positions, args.num_workers = args.positions or MOST_POSITIONS, args.num_workers or 1
     if args.precision == "int8":
