@@ -22,6 +22,8 @@ from alphazero.base.text import table
 from alphazero.cli.flags import add_config_flag, device_of
 from alphazero.cluster.workers import Place, Reply, Worker, Workers
 from alphazero.games.core_types import Line
+from alphazero.games.outside.names import is_outside
+from alphazero.games.outside.solvers import FORMS
 from alphazero.measure.elo import paired_errors
 from alphazero.measure.exact_truth import (
     Outcomes,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     import torch
 
     from alphazero.network.inference.evaluator import NetworkEvaluator
+    from alphazero.network.model.resnet import AlphaZeroNet
 
 # The moves of a player, by its name, in a set of this number, whose lines are given.
 Choices: TypeAlias = Callable[[int, str, Sequence[Line]], Sequence[int]]
@@ -154,9 +157,16 @@ def to_json(results: dict[str, list[SetErrors]]) -> str:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The flags of --solved."""
-    group = parser.add_argument_group("exact truth of Connect Four")
+    group = parser.add_argument_group("exact truth of Connect Four, and of games with a solver")
     group.add_argument(
         "--solved", action="store_true", help="count the moves that spoil a win or a draw, set by set"
+    )
+    group.add_argument(
+        "--solver",
+        default="",
+        metavar="exact|FILE.py:NAME",
+        help="with --solved, in games of OpenSpiel and Python files: what solves the positions, which are "
+        "all of a small game, or --positions random ones",
     )
     group.add_argument(
         "--solved-sets",
@@ -187,7 +197,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def refuse_flags(args: argparse.Namespace) -> None:
     """Raises ConfigError for a flag that needs --solved."""
-    for name in ("solved_sets", "simulations", "one_ply", "proofs", "config", "all_moves"):
+    for name in ("solver", "solved_sets", "simulations", "one_ply", "proofs", "config", "all_moves"):
         if getattr(args, name) not in (None, False, ""):
             others = ", --epd or --puzzles" if name == "simulations" else ""
             raise ConfigError(f"{flag_of(name)}: only with --solved{others}")
@@ -324,16 +334,22 @@ def player_names(args: argparse.Namespace) -> dict[str, bool | None]:
 def network_players(
     args: argparse.Namespace, name: str, device: torch.device, more: Callable[[int], None]
 ) -> dict[str, players.Player]:
-    """The players of player_names; more gets simulations as they are made.
-
-    Raises ConfigError and WeightsError.
-    """
-    from alphazero.network.inference.evaluator import NetworkEvaluator
+    """players_of the network of this name. Raises ConfigError and WeightsError."""
     from alphazero.network.weights.open_network import open_network
 
     network, _ = open_network(name, device)
     if network.spec.name != "connect4":
-        raise ConfigError(f"{name}: plays {network.spec.name}; --solved is for connect4")
+        wanted = f"; expected --solver {FORMS}" if is_outside(network.spec.name) else ""
+        raise ConfigError(f"{name}: plays {network.spec.name}; --solved is for connect4{wanted}")
+    return players_of(args, network, device, more)
+
+
+def players_of(
+    args: argparse.Namespace, network: AlphaZeroNet, device: torch.device, more: Callable[[int], None]
+) -> dict[str, players.Player]:
+    """The players of player_names; more gets simulations as they are made. Raises ConfigError."""
+    from alphazero.network.inference.evaluator import NetworkEvaluator
+
     evaluator = NetworkEvaluator(network, device, args.precision, args.batch_size)
     found: dict[str, players.Player] = {}
     cache = _core.EvaluationCache(CACHE_BYTES)  # shared by the searches, which meet the same positions

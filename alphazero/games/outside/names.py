@@ -97,7 +97,7 @@ def name_class(asked: ClassName, flag: str = "--game") -> str:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"{flag} {path}: {error.strerror}; expected a Python file with the game") from None
+        raise ConfigError(f"{flag} {path}: {error.strerror}; expected a Python file") from None
     found = replace(asked, digest=hashlib.sha256(content).hexdigest()[:DIGEST_DIGITS])
     _named[found.recorded] = replace(found, file=str(path.absolute()))
     return found.recorded

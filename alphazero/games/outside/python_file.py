@@ -8,7 +8,9 @@ import importlib.util
 import math
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from alphazero.base.errors import ConfigError, RulesError
@@ -54,9 +56,11 @@ def load(name: ClassName) -> Rules:
         raise RulesError(explain(error)) from error
 
 
-def _class_in(path: Path, name: ClassName) -> type[Any]:
+@cache
+def run_file(path: Path, digest: str) -> ModuleType:
+    """What a file that the user named defines: it is run once in a process. Raises whatever it raises."""
     content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest()[:DIGEST_DIGITS] != name.digest:
+    if hashlib.sha256(content).hexdigest()[:DIGEST_DIGITS] != digest:
         raise ConfigError(f"{path}: it was changed while this program ran; expected the file as it was named")
     module_name = f"alphazero_game_{path.stem}"
     spec = importlib.util.spec_from_file_location(module_name, path)
@@ -64,12 +68,17 @@ def _class_in(path: Path, name: ClassName) -> type[Any]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # dataclasses and pickle look there
     exec(compile(content, str(path), "exec"), module.__dict__)
+    return module
+
+
+def _class_in(path: Path, name: ClassName) -> type[Any]:
+    module = run_file(path, name.digest)
     kind = getattr(module, name.of, None)
     if not isinstance(kind, type):
         classes = [
             key
             for key, value in vars(module).items()
-            if isinstance(value, type) and value.__module__ == module_name
+            if isinstance(value, type) and value.__module__ == module.__name__
         ]
         raise ConfigError(
             f"{path}: no class {quoted(name.of)}; expected one of {', '.join(classes) or 'its classes'}"

@@ -65,7 +65,9 @@ def table_panels(group: str, runs: Sequence[RunFigures]) -> list[Panel]:
     for entry in _table():
         if entry["group"] != group:
             continue
-        figures = entry.get("compared", entry["figures"]) if len(runs) > 1 else entry["figures"]
+        figures = entry["figures"]
+        if len(runs) > 1 or not any(len(_steps_of(runs[0], figure)) for figure in figures):
+            figures = entry.get("compared", figures)
         marks: list[Mark] = []
         for number, run in enumerate(runs):
             for place, figure in enumerate(figures):
@@ -85,6 +87,11 @@ def table_panels(group: str, runs: Sequence[RunFigures]) -> list[Panel]:
             others = {key: entry[key] for key in OPTIONAL_KEYS if key in entry}
             panels.append(Panel(entry["name"], group, entry["title"], entry["unit"], marks, **others))
     return panels
+
+
+def _steps_of(run: RunFigures, figure: dict[str, Any]) -> Column:
+    """At which a run has a figure of assets/panels.toml."""
+    return run.of(figure["kind"]).known(figure["name"])[0]
 
 
 @cache

@@ -20,8 +20,8 @@ from alphazero.data.sampling.loader import WindowEncoder, spread_sample_ids
 from alphazero.data.sampling.window import Window
 from alphazero.games.core_types import Line
 from alphazero.games.notation import RESULTS
-from alphazero.games.registry import get_game, get_spec, make_line
-from alphazero.measure.exact_truth import OWN_TABLE, SolvedPosition, SolvedSet, move_errors, read_table
+from alphazero.games.registry import GameSpec, get_game, make_line
+from alphazero.measure.exact_truth import OWN_TABLE, move_errors, read_table
 from alphazero.measure.known_games import (
     NUM_TALLIES,
     Predictions,
@@ -31,9 +31,18 @@ from alphazero.measure.known_games import (
     sum_over_positions,
     tallies_of,
 )
-from alphazero.measure.solved_positions import SolvedPlayer, batch_of, exact_positions, successors
+from alphazero.measure.outside_truth import NUM_POSITIONS, OutsideTruth, errors_of, truth_of_run
+from alphazero.measure.solved_positions import (
+    ExactPosition,
+    SolvedPlayer,
+    batch_of,
+    exact_positions,
+    successors,
+)
 from alphazero.network.model.loss import SUM_NAMES
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.play.matches.players import Player
+from alphazero.run.rank import Phase
 from alphazero.run.validation_record import (
     SeenGame,
     SeenGames,
@@ -189,7 +198,6 @@ def _labels(window: Window, shard: int, game: int) -> dict[str, str]:
 
 
 BATCH_SIZE = 512
-CONNECT4 = "connect4"
 OF_RESULTS, OF_EXACT_TRUTH = "results", "exact"
 
 
@@ -205,11 +213,11 @@ def make_validation(job: Job, held_out: Window | None, services: RankServices) -
         encoder = WindowEncoder(held_out, job.spec, num_threads=threads)
         on_held_out = HeldOut(job, held_out, services.exchange, encoder, ids)
     game = job.spec.name
-    solved = read_table() if get_game(game).has_solved_positions and OWN_TABLE.is_file() else []
+    truth = _exact_truth(job, services)
 
     def validate(network: AlphaZeroNet, step: int) -> Mapping[str, float]:
         figures = dict(on_held_out.measure(network, step)) if on_held_out else {}
-        figures |= _solved_figures(job, network, step, solved, is_recorded=not on_held_out)
+        figures |= _solved_figures(job, network, step, truth, is_recorded=not on_held_out)
         opening = opening_text(network, game, job.runtime.device, job.config.training.precision)
         services.metrics.note("opening", opening)
         return figures
@@ -282,25 +290,60 @@ class HeldOut:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class ExactTruth:
+    """Positions in which moves err, and ones after them. figures: of a player of `asked`, in order."""
+
+    asked: Sequence[ExactPosition]
+    after: Sequence[ExactPosition]
+    figures: Callable[[Player], Mapping[str, float]]
+
+
+def _exact_truth(job: Job, services: RankServices) -> ExactTruth | None:
+    """None where nothing is known of the game. Collective: rank 0 solves what a solver is named for."""
+    game, solver = job.spec.name, job.config.training.solver
+    if get_game(game).has_solved_positions and OWN_TABLE.is_file():
+        sets = read_table()
+        positions = [one for entry in sets for one in entry.positions]
+        return ExactTruth(exact_positions(positions), successors(positions), partial(move_errors, sets))
+    if not solver or not job.config.training.validation_interval:
+        return None
+    with services.console.working(f"solving {game}", NUM_POSITIONS, "position") as work:
+
+        def tick(known: int, searched: int) -> None:
+            work.advance(known, f"{searched:,} searched" if searched else "")
+            services.heartbeat.beat(Phase.START, 0, known + searched)
+
+        found = services.exchange.on_main(
+            lambda: dataclasses.asdict(truth_of_run(job.run, game, solver, tick))
+        )
+    truth = from_table(OutsideTruth, found)
+    asked = truth.asked()
+
+    def figures(player: Player) -> Mapping[str, float]:
+        return {"move_error": sum(errors_of(asked, player)) / len(asked)}
+
+    return ExactTruth(asked, truth.successors(), figures)
+
+
 def _solved_figures(
-    job: Job, network: AlphaZeroNet, step: int, solved: Sequence[SolvedSet], *, is_recorded: bool
+    job: Job, network: AlphaZeroNet, step: int, truth: ExactTruth | None, *, is_recorded: bool
 ) -> Mapping[str, float]:
     """Shares of wrong moves of the network alone, each rank for itself: the positions are few."""
-    if not solved:
+    if truth is None:
         return {}
     player = SolvedPlayer(network, job.runtime.device, job.config.training.precision)
-    figures = move_errors(solved, player)
+    figures = truth.figures(player)
     if is_recorded:
-        record = _exact_record(player, step, [one for entry in solved for one in entry.positions])
+        record = _exact_record(player, step, truth, job.spec)
         if job.runtime.is_main:
             append_record(job.run, record)
     return figures
 
 
-def _exact_record(player: SolvedPlayer, step: int, solved: Sequence[SolvedPosition]) -> ValidationRecord:
+def _exact_record(player: SolvedPlayer, step: int, truth: ExactTruth, spec: GameSpec) -> ValidationRecord:
     """Policies on the solved positions, which `player` has just seen; values on positions after them."""
-    spec = get_spec(CONNECT4)
-    asked, after = exact_positions(solved), successors(solved)
+    asked, after = truth.asked, truth.after
     by_policy = player.against(batch_of(asked))
     player.look([position.line for position in after])
     by_value = player.against(batch_of(after))

@@ -13,6 +13,7 @@ from alphazero.base.errors import TrainingError
 from alphazero.base.log import Topic
 from alphazero.base.text import counted
 from alphazero.data.sampling.window import Window
+from alphazero.games.outside.solvers import check_solver
 from alphazero.machine.memory import keep_freed_memory
 from alphazero.network.model.precision import evaluation_precision
 from alphazero.network.model.resnet import AlphaZeroNet
@@ -130,6 +131,7 @@ def prepare(
     """
     runtime, exchange, saved = rank.runtime, rank.exchange, start.saved
     config, starting, notices = settle_settings(config, settings, start, rank)
+    exchange.on_each(lambda: check_solver(config.training.solver, config.network.game))
     changes = check_same_run(start.run, saved, config) if saved else []
     require_memory(config, settings.offloads_at(config.training.zero_stage), runtime, exchange)
     network = starting.build(start.resumed)

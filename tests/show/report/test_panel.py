@@ -47,6 +47,16 @@ def test_every_panel_has_marks_or_says_why_not(tmp_path) -> None:
     }
 
 
+def test_errors_against_exact_truth_are_drawn_where_there_are_no_classes_of_positions(tmp_path) -> None:
+    figures = {"move_error": 0.3}, {"move_error": 0.3, "move_error_end_easy": 0.1}
+    for number, known in enumerate(figures):
+        lines = [step_line(1), {"kind": "validation", "step": 1, **known}]
+        runs = [RunFigures.read(write_run(tmp_path / str(number), lines))]
+        panels = {panel.name: panel for panel in all_panels(runs, [{}], [[]], [None], [{}])}
+        (mark,) = panels["exact_truth"].marks
+        assert mark["value"] == [min(known.values())]
+
+
 def test_devices_of_all_hosts_have_a_curve_each(tmp_path) -> None:
     runs = [RunFigures.read(write_run(tmp_path / "one", supervised_lines()))]
     panels = {panel.name: panel for panel in gpu_panels(runs)}

@@ -1,0 +1,226 @@
+"""Exact values of positions of games whose rules lie outside the core: by a search, or by code of the user's.
+
+exact                      ExactSearch, for games small enough
+solver.py:Solver(depth=3)  a function or class in a Python file, as runs record a game's class: it is run only
+                           where the user names it in this process
+
+Values are of player 0 with best play of both: 1, 0 or -1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from alphazero.base.errors import ConfigError, RulesError
+from alphazero.base.text import counted, quoted
+from alphazero.games.outside.names import class_of, is_outside, name_class, named_class, version_now
+from alphazero.games.outside.python_file import run_file
+from alphazero.games.outside.rules import Explainer, Rules, State, as_floats
+
+EXACT = "exact"
+FORMS = "exact or FILE.py:NAME, a function or class in Python"
+LIMIT_S = 300.0  # of a search, over all positions that it is asked for
+MOST_KEYS = 8_000_000  # positions that a search remembers, in some 1 GB
+DEEPEST = 400  # plies: each is a call of Python
+TICK = 1024  # positions between two looks at the clock
+
+# Few objects stand for all bounds of a table.
+_BOUNDS = {(least, most): (least, most) for least in (-1, 0, 1) for most in (-1, 0, 1)}
+
+Solve: TypeAlias = Callable[[State], int]
+
+
+def result_of(state: State) -> int:
+    """Player 0's result of a game that is over."""
+    value = float(state.returns()[0])
+    return (value > 0) - (value < 0)
+
+
+def copier(rules: Rules) -> Callable[[State], State]:
+    """What copies a state of these rules."""
+    return rules.clone or (lambda state: state.clone())
+
+
+def position_key(state: State) -> bytes:
+    """128 bits of all that the rules show of a position whose game is not over.
+
+    That is the player to move, what this player observes, the legal actions and the text. Positions that
+    equal each other in these count as one, whatever moves led there.
+    """
+    player = int(state.current_player())
+    shown = repr((player, [int(action) for action in state.legal_actions()], str(state))).encode()
+    seen = as_floats(state.observation_tensor(player)).tobytes()
+    return hashlib.blake2b(shown + b"\0" + seen, digest_size=16).digest()
+
+
+class ExactSearch:
+    """Alpha-beta to the ends of the game, with a table of positions by position_key.
+
+    Values are kept for player 0 throughout, so it does not matter who moves how often in a row. limit_s: for
+    all positions that it is asked for together. tick: called with the number of positions searched so far,
+    every so often.
+    """
+
+    def __init__(
+        self, rules: Rules, limit_s: float = LIMIT_S, tick: Callable[[int], None] = lambda searched: None
+    ) -> None:
+        self._name = rules.name
+        self._copy = copier(rules)
+        self._limit_s = limit_s
+        self._tick = tick
+        self._began = time.monotonic()
+        self._bounds: dict[bytes, tuple[int, int]] = {}
+        self._path: set[bytes] = set()
+        self._cutoffs: Counter[tuple[int, int]] = Counter()  # by player and action, to try good ones first
+        self.searched = 0
+
+    def __call__(self, state: State) -> int:
+        """Raises ConfigError for a game that is too large, or whose positions come back."""
+        self._path.clear()
+        return self._search(state, -1, 1)
+
+    def _search(self, state: State, low: int, high: int) -> int:
+        """The value where it lies between low and high, else a bound on its side of them."""
+        if state.is_terminal():
+            return result_of(state)
+        key = position_key(state)
+        least, most = self._bounds.get(key, (-1, 1))
+        if least == most or least >= high:
+            return least
+        if most <= low:
+            return most
+        self._enter(key)
+        low, high = max(low, least), min(high, most)
+        best = self._best(state, low, high)
+        if best >= high:
+            least = max(least, best)
+        elif best <= low:
+            most = min(most, best)
+        else:
+            least = most = best
+        self._bounds[key] = _BOUNDS[least, most]
+        self._path.remove(key)
+        return best
+
+    def _best(self, state: State, low: int, high: int) -> int:
+        player = int(state.current_player())
+        sign = 1 if player == 0 else -1
+        best = -sign
+        legal = [int(action) for action in state.legal_actions()]
+        for action in sorted(legal, key=lambda one: -self._cutoffs[player, one]):
+            after = self._copy(state)
+            after.apply_action(action)
+            value = self._search(after, low, high)
+            if sign * value > sign * best:
+                best = value
+            if player == 0:
+                low = max(low, best)
+            else:
+                high = min(high, best)
+            if low >= high:
+                self._cutoffs[player, action] += len(legal) ** 2  # those near the root save most
+                break
+        return best
+
+    def _enter(self, key: bytes) -> None:
+        if key in self._path:
+            raise ConfigError(
+                f"--solver {EXACT}: positions come back in {self._name}, so that their value depends on the "
+                "moves before; expected a solver of yours, FILE.py:NAME"
+            )
+        self._path.add(key)
+        self.searched += 1
+        if self.searched % TICK == 0:
+            self._tick(self.searched)
+        seconds = time.monotonic() - self._began
+        if seconds > self._limit_s or len(self._bounds) >= MOST_KEYS or len(self._path) > DEEPEST:
+            raise ConfigError(
+                f"--solver {EXACT}: {self._name} is too large: {counted(self.searched, 'position')} "
+                f"searched in {seconds:.0f} s without an end; expected a smaller game, or a solver of yours, "
+                "FILE.py:NAME"
+            )
+
+
+def read_solver(place: str, text: str) -> str:
+    """The name of a solver as a flag, a settings file or a checkpoint gives it; "" is none.
+
+    A Python file counts as named by the user from now on; a recorded name stays as it is. Raises ConfigError.
+    """
+    if text in ("", EXACT):
+        return text
+    asked = class_of(text)
+    if asked is None:
+        raise ConfigError(f"{place}: {quoted(text)}: expected {FORMS}")
+    return version_now(text) if asked.digest else name_class(asked, place)
+
+
+def check_solver(name: str, game: str) -> None:
+    """Raises ConfigError for a solver of a game whose rules are the core's."""
+    if name and not is_outside(game):
+        raise ConfigError(
+            f"--solver {name}: is for games of OpenSpiel and Python files; {game} is this program's own"
+        )
+
+
+def solver_of(name: str, rules: Rules, tick: Callable[[int], None] = lambda searched: None) -> Solve:
+    """The solver of a recorded name. Raises ConfigError, and RulesError where the file fails at once."""
+    return ExactSearch(rules, tick=tick) if name == EXACT else named_solver(name, rules)
+
+
+@dataclass(frozen=True)
+class NamedSolver:
+    """The user's own: `solve` gets a copy of a state and returns its value."""
+
+    place: str
+    solve: Callable[[State], Any]
+    copy: Callable[[State], State]
+    explain: Explainer
+
+    def __call__(self, state: State) -> int:
+        """Raises RulesError where it fails, or gives what is no value."""
+        try:
+            value = self.solve(self.copy(state))
+            is_value = float(value) in (-1.0, 0.0, 1.0)
+        except (Exception, SystemExit) as error:
+            raise RulesError(self.explain(error)) from error
+        if not is_value:
+            raise RulesError(
+                f"{self.place}: gives {quoted(str(value))} for the position {quoted(str(state))}; "
+                "expected 1, 0 or -1, the result of player 0"
+            )
+        return int(value)
+
+
+def named_solver(name: str, rules: Rules) -> NamedSolver:
+    """A function, or an instance of a class, of a file that the user named in this process."""
+    asked = class_of(name)
+    assert asked is not None
+    try:
+        named = named_class(name)
+    except ConfigError:
+        raise ConfigError(
+            f"solver {name}: is a Python file, which is run only where you name it; expected "
+            f"--solver PATH/{asked.plain}"
+        ) from None
+    path = Path(named.file)
+    place = f"{path}:{named.of}"
+    explain = Explainer(place, str(path))
+    try:
+        found = getattr(run_file(path, named.digest), named.of, None)
+        if not callable(found):
+            raise ConfigError(f"{path}: no function or class {quoted(named.of)}; expected one")
+        solve = found(**dict(named.parameters)) if isinstance(found, type) else None
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise RulesError(explain(error)) from error
+    if solve is not None and not callable(solve):
+        raise ConfigError(f"{place}: has no method __call__; expected one that gets a state")
+    return NamedSolver(place, solve or partial(found, **dict(named.parameters)), copier(rules), explain)

@@ -1,0 +1,228 @@
+"""Positions of a game of OpenSpiel or of a Python file with the exact value of every move.
+
+They come from random games, or are all that can be reached. A run keeps those of its validations in a file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from alphazero.base.errors import AlphaZeroError, ConfigError, RulesError
+from alphazero.base.files import read_text, write_json
+from alphazero.base.records import from_table
+from alphazero.base.text import counted
+from alphazero.games.core_types import Line
+from alphazero.games.outside import solvers
+from alphazero.games.outside.rules import Rules, State
+from alphazero.games.outside.solvers import Solve, copier, position_key, result_of, solver_of
+from alphazero.games.outside.use import explainer_of, rules_of
+from alphazero.games.registry import make_line
+from alphazero.measure.solved_positions import ExactPosition
+from alphazero.play.matches.players import Player
+from alphazero.run.directory import RunDirectory
+
+NUM_POSITIONS = 200  # of a validation
+MOST_REACHABLE = 20_000  # positions of a game that are all looked at
+SEED = 1  # of the random games
+FRUITLESS_GAMES = 500  # in a row: after them no further position is expected
+FILE = "solved_positions.json"
+
+
+@dataclass(frozen=True)
+class KnownPosition:
+    """A position that is not over, by the moves to it, with player 0's value after each legal move."""
+
+    moves: tuple[int, ...]
+    values: tuple[int, ...]
+
+    @property
+    def may_err(self) -> bool:
+        """Whether moves differ in value: otherwise none errs."""
+        return len(set(self.values)) > 1
+
+    def exact(self, game: str) -> ExactPosition:
+        """Raises GameInputError and ValueError for a position that is none of this game's."""
+        line = make_line(game, ",".join(map(str, self.moves)) or "start")
+        sign = 1 if line.first_player_to_move else -1
+        values = dict(zip(line.legal(), self.values, strict=True))
+        best = max(sign * value for value in values.values())
+        keeping = frozenset(move for move, value in values.items() if sign * value == best)
+        return ExactPosition(line, best, keeping)
+
+    def after(self, game: str, number: int) -> ExactPosition | None:
+        """The position after one of the moves that do not end the game, the next one for each number."""
+        line = make_line(game, ",".join(map(str, self.moves)) or "start")
+        found = []
+        for move, value in zip(line.legal(), self.values, strict=True):
+            line.push(move)
+            if not line.outcome().over:
+                sign = 1 if line.first_player_to_move else -1
+                found.append(ExactPosition(line.copy(), sign * value, frozenset(line.legal())))
+            line.pop()
+        return found[number % len(found)] if found else None
+
+
+@dataclass(frozen=True)
+class OutsideTruth:
+    """What is known of a game, as a run keeps it. game, solver: recorded names."""
+
+    game: str
+    solver: str
+    positions: tuple[KnownPosition, ...]
+
+    def asked(self) -> list[ExactPosition]:
+        """All of them."""
+        return [position.exact(self.game) for position in self.positions]
+
+    def successors(self) -> list[ExactPosition]:
+        """As solved_positions.successors."""
+        found = (position.after(self.game, number) for number, position in enumerate(self.positions))
+        return [position for position in found if position is not None]
+
+
+def truth_of_run(run: RunDirectory, game: str, solver: str, tick: Callable[[int, int], None]) -> OutsideTruth:
+    """Positions in which moves err, from the run's file, or solved now and kept there.
+
+    tick: called with the number of positions known and of those searched for them. Raises ConfigError for a
+    game that is too large for the solver, RulesError where rules or solver fail.
+    """
+    path = run.path / FILE
+    if (known := _read(run, game, solver)) is not None:
+        return known
+    truth = OutsideTruth(game, solver, tuple(positions_to_err_in(game, solver, NUM_POSITIONS, tick)))
+    if not truth.positions:
+        raise ConfigError(f"--solver {solver}: in random games of {game} no move errs; expected some")
+    write_json(path, dataclasses.asdict(truth))
+    return truth
+
+
+def _read(run: RunDirectory, game: str, solver: str) -> OutsideTruth | None:
+    """None where there is no such file, or one of other rules or another solver."""
+    try:
+        truth = from_table(OutsideTruth, json.loads(read_text(run.path / FILE)))
+        for position in truth.positions:
+            position.exact(game)
+            if not {*position.values} <= {-1, 0, 1}:
+                return None
+    except (OSError, ValueError, RecursionError, AlphaZeroError):
+        return None
+    return truth if (truth.game, truth.solver) == (game, solver) and truth.positions else None
+
+
+def positions_to_err_in(
+    game: str,
+    solver: str,
+    count: int,
+    tick: Callable[[int, int], None] = lambda known, searched: None,
+    *,
+    only_errors: bool = True,
+    seed: int = SEED,
+) -> list[KnownPosition]:
+    """Up to `count` different positions of random games, solved: those in which moves err, or any.
+
+    Raises ConfigError where they take longer than solvers.LIMIT_S, RulesError where rules or solver fail.
+    """
+    rules = rules_of(game)
+    found: list[KnownPosition] = []
+    solve = solver_of(solver, rules, lambda searched: tick(len(found), searched))
+    began = time.monotonic()
+    try:
+        for moves, state in random_positions(rules, seed):
+            known = KnownPosition(moves, values_of_moves(rules, solve, state))
+            if known.may_err or not only_errors:
+                found.append(known)
+            tick(len(found), 0)
+            if len(found) == count:
+                break
+            if (seconds := time.monotonic() - began) > solvers.LIMIT_S:
+                raise ConfigError(
+                    f"--solver {solver}: {counted(len(found), 'position')} of {game} solved in "
+                    f"{seconds:.0f} s; expected {count}, by a faster solver or of a smaller game"
+                )
+    except AlphaZeroError:
+        raise
+    except Exception as error:
+        raise RulesError(explainer_of(game)(error)) from error
+    return found
+
+
+def reachable_positions(
+    game: str, solver: str, tick: Callable[[int, int], None] = lambda known, searched: None
+) -> list[KnownPosition] | None:
+    """Every position that is not over, solved; None where there are more than MOST_REACHABLE."""
+    rules = rules_of(game)
+    try:
+        places = all_positions(rules, MOST_REACHABLE)
+        if places is None:
+            return None
+        found: list[KnownPosition] = []
+        solve = solver_of(solver, rules, lambda searched: tick(len(found), searched))
+        for moves, state in places:
+            found.append(KnownPosition(moves, values_of_moves(rules, solve, state)))
+            tick(len(found), 0)
+    except AlphaZeroError:
+        raise
+    except Exception as error:
+        raise RulesError(explainer_of(game)(error)) from error
+    return found
+
+
+def all_positions(rules: Rules, most: int) -> list[tuple[tuple[int, ...], State]] | None:
+    """Positions that differ by their keys, with the first moves that lead there; None: more than `most`."""
+    copy = copier(rules)
+    seen = {position_key(rules.start)}
+    found: list[tuple[tuple[int, ...], State]] = [((), rules.start)]
+    for moves, state in found:  # grows
+        for action in state.legal_actions():
+            after = copy(state)
+            after.apply_action(action)
+            if after.is_terminal() or (key := position_key(after)) in seen:
+                continue
+            if len(found) == most:
+                return None
+            seen.add(key)
+            found.append(((*moves, int(action)), after))
+    return found
+
+
+def random_positions(rules: Rules, seed: int) -> Iterator[tuple[tuple[int, ...], State]]:
+    """One of each random game that no game before had, until FRUITLESS_GAMES in a row have none."""
+    draw, copy = random.Random(seed), copier(rules)
+    seen: set[bytes] = set()
+    fruitless = 0
+    while fruitless < FRUITLESS_GAMES:
+        moves: list[int] = []
+        state = copy(rules.start)
+        while not state.is_terminal():
+            moves.append(int(draw.choice(list(state.legal_actions()))))
+            state.apply_action(moves[-1])
+        chosen = tuple(moves[: draw.randrange(len(moves))])
+        state = copy(rules.start)
+        for action in chosen:
+            state.apply_action(action)
+        key = position_key(state)
+        fruitless = fruitless + 1 if key in seen else 0
+        if key not in seen:
+            seen.add(key)
+            yield chosen, state
+
+
+def values_of_moves(rules: Rules, solve: Solve, state: State) -> tuple[int, ...]:
+    """Of the legal moves in ascending order, for player 0."""
+    copy, values = copier(rules), []
+    for action in sorted(map(int, state.legal_actions())):
+        after = copy(state)
+        after.apply_action(action)
+        values.append(result_of(after) if after.is_terminal() else solve(after))
+    return tuple(values)
+
+
+def errors_of(positions: Sequence[ExactPosition], player: Player) -> list[bool]:
+    """Whether the player's move in each position changes its value for the worse."""
+    lines: list[Line] = [position.line for position in positions]
+    return [move not in position.keeping for position, move in zip(positions, player(lines), strict=True)]

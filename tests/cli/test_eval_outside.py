@@ -1,0 +1,98 @@
+"""`alphazero eval --solved --solver`: errors in the positions of a game outside the core."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from alphazero.cli.main import main
+from alphazero.games.outside.use import rules_of
+from alphazero.games.registry import get_spec, make_line, read_game
+from alphazero.measure.outside_truth import reachable_positions
+from alphazero.measure.solved_positions import SolvedPlayer
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.weights import save_weights
+from alphazero.settings.sections import NetworkConfig
+from tests.support.games.exact import exact_value
+from tests.support.paths import REPOSITORY
+
+NIM = f"{REPOSITORY / 'examples' / 'nim.py'}:Nim(piles=3)"
+
+
+def small_net(path: Path, game: str, seed: int = 0) -> AlphaZeroNet:
+    config = NetworkConfig(game=read_game("--game", game), blocks=1, filters=8)
+    network = AlphaZeroNet(config, get_spec(config.game), torch.Generator().manual_seed(seed))
+    save_weights(path, network, {})
+    return network.eval()
+
+
+def evaluated(capsys: pytest.CaptureFixture[str], *words: str) -> dict:
+    assert main(["eval", *words, "--solved", "--device", "cpu", "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_errors_in_every_position_are_those_that_plain_search_finds(tmp_path: Path, capsys) -> None:
+    game = read_game("--game", NIM)
+    network = small_net(tmp_path / "w.pt", NIM)
+    found = reachable_positions(game, "exact")
+    assert found is not None
+    known: dict[str, float] = {}
+    errors = asked = 0
+    for one in found:
+        line = make_line(game, ",".join(map(str, one.moves)) or "start")
+        (move,) = SolvedPlayer(network, torch.device("cpu"), "fp32")([line])
+        state = rules_of(game).start.clone()
+        for action in one.moves:
+            state.apply_action(action)
+        values = {}
+        for action in state.legal_actions():
+            after = state.clone()
+            after.apply_action(action)
+            values[action] = (1 if state.player == 0 else -1) * exact_value(after, known)
+        asked += len(set(values.values())) > 1
+        errors += values[move] < max(values.values())
+    figures = evaluated(capsys, str(tmp_path / "w.pt"), "--solver", "exact", "--simulations", "400")
+    (of_network,) = figures["networks"]
+    alone = of_network["players"]["network alone"]
+    assert (figures["positions"], figures["positions_with_errors"]) == (len(found), asked)
+    assert 0 < alone["errors"] == errors and alone["move_error"] == errors / asked
+    # Nim of six objects is searched to its end, with and without proofs.
+    assert of_network["players"]["400 simulations, proofs"]["errors"] == 0
+    assert of_network["players"]["400 simulations"]["errors"] <= errors
+
+
+def test_a_number_of_positions_is_drawn_by_a_seed_and_printed_as_a_table(tmp_path: Path, capsys) -> None:
+    nets = [str(tmp_path / f"{seed}.pt") for seed in (1, 2)]
+    for seed, net in enumerate(nets):
+        small_net(Path(net), NIM, seed)
+    words = ("--solver", "exact", "--positions", "20")
+    one, two = (evaluated(capsys, *nets, *words, "--seed", str(seed)) for seed in (3, 4))
+    assert one["positions"] == two["positions"] == 20 and not one["is_all"] and one != two
+    assert one == evaluated(capsys, *nets, *words, "--seed", "3")
+    assert main(["eval", *nets, "--solved", "--device", "cpu", *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("20 positions of nim.py:Nim(piles=3)@") and "of random games; in " in lines[0]
+    assert lines[2].split() == ["weights", "player", "positions", "errors", "move_error"] and len(lines) == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("w", "--solved"), "; --solved is for connect4; expected --solver exact or FILE.py:NAME"),
+        (("w", "--solver", "exact"), "--solver: only with --solved"),
+        (("c", "--solved", "--solver", "exact"), "connect4 is this program's own"),
+        (("w", "c", "--solved", "--solver", "exact"), "c.pt: plays connect4; expected nim.py:Nim(piles=3)"),
+        (("w", "--solved", "--solver", "perfect"), "--solver: 'perfect': expected exact or FILE.py:NAME"),
+        (("w", "--solved", "--solver", "exact", "--all-moves"), "--all-moves: not with --solver"),
+        (("w", "--solved", "--solver", "exact", "--gpus", "2"), "--gpus: not with --solver"),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path: Path, capsys, words: tuple[str, ...], message: str) -> None:
+    small_net(tmp_path / "w.pt", NIM)
+    small_net(tmp_path / "c.pt", "connect4")
+    argv = [str(tmp_path / f"{word}.pt") if word in ("w", "c") else word for word in words]
+    assert main(["eval", *argv, "--device", "cpu"]) == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]

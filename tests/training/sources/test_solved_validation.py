@@ -1,0 +1,80 @@
+"""A run with a solver: it reports the moves that err, and keeps the positions that it solved."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from alphazero.games.registry import read_game
+from alphazero.measure.outside_truth import FILE, errors_of, truth_of_run
+from alphazero.measure.solved_positions import SolvedPlayer
+from alphazero.network.weights.open_network import open_network
+from alphazero.run.directory import RunDirectory
+from alphazero.run.validation_record import read_records
+from tests.support.paths import REPOSITORY
+
+NIM = f"{REPOSITORY / 'examples' / 'nim.py'}:Nim(piles=3)"
+SOLVER = """
+class Perfect:
+    def __call__(self, state):
+        if state.is_terminal():
+            return state.returns()[0]
+        player, values = state.current_player(), []
+        for action in state.legal_actions():
+            after = __import__("copy").deepcopy(state)
+            after.apply_action(action)
+            values.append(self(after))
+        return (max if player == 0 else min)(values)
+"""
+QUICK = ("--lanes", "8", "--simulations", "4", "--evaluation-batch", "8", "--blocks", "1", "--filters", "8")
+
+
+def train(runs: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = (sys.executable, "-m", "alphazero", "train", "--runs-dir", str(runs), "--run-name", "own")
+    steps = ("--batch-size", "32", "--warmup-steps", "2", "--validation-interval", "2", "--device", "cpu")
+    whole = (*command, "--steps-per-generation", "2", "--precision", "fp32", *steps, *QUICK, *words)
+    return subprocess.run(whole, cwd=REPOSITORY, capture_output=True, text=True)
+
+
+def validations(run: Path) -> dict[int, float]:
+    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return {line["step"]: line["move_error"] for line in lines if line["kind"] == "validation"}
+
+
+def test_a_run_reports_the_moves_that_err_and_solves_its_positions_once(tmp_path: Path) -> None:
+    file, run = tmp_path / "own.py", tmp_path / "own"
+    file.write_text(SOLVER, encoding="utf-8")
+    begun = train(
+        tmp_path, "--game", NIM, "--generations", "2", "--ema-decay", "0", "--solver", f"{file}:Perfect"
+    )
+    assert begun.returncode == 0, begun.stderr
+    found = validations(run)
+    assert sorted(found) == [2, 4] and "moves that err against exact truth" in begun.stderr
+    assert (run / "checkpoints" / "best-move_error").exists()
+    game = read_game("--game", NIM)
+    solver = json.loads((run / FILE).read_text())["solver"]
+    assert solver.startswith("own.py:Perfect@")
+    truth = truth_of_run(RunDirectory(run), game, solver, lambda known, searched: pytest.fail("solves again"))
+    network, _ = open_network(str(run), torch.device("cpu"))
+    asked = truth.asked()
+    errors = errors_of(asked, SolvedPlayer(network, torch.device("cpu"), "fp32"))
+    assert found[4] == pytest.approx(sum(errors) / len(errors))
+    records = read_records(RunDirectory(run))
+    assert [(record.step, record.truth) for record in records] == [(2, "exact"), (4, "exact")]
+    assert all(record.wrong for record in records)
+    # What was recorded runs no file: the positions are those of the run directory.
+    file.unlink()
+    assert train(tmp_path, "--game", NIM, "--generations", "3").returncode == 0
+    assert sorted(validations(run)) == [2, 4, 6]
+
+
+def test_a_solver_of_a_game_of_the_core_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    refused = train(tmp_path, "--config", "connect4", "--solver", "exact")
+    assert refused.returncode == 2
+    assert "connect4 is this program's own" in refused.stderr.splitlines()[-1]
+    assert not (tmp_path / "own").exists()
