@@ -144,15 +144,15 @@ def test_checkpoints_of_a_run_are_rated_into_its_directory(small_ladder, chess_r
 
 
 FIRST_ONE = f"{SUPPORT / 'games' / 'rules' / 'first_one.py'}:FirstOne"
-OF_PLAYOUTS = ["random", "mcts-4", "mcts-16"]
+OF_PLAYOUTS = ["random", "mcts-16", "mcts-64"]
 
 
 @pytest.fixture
 def playouts(tmp_path, monkeypatch):
     """A short ladder of playouts, kept in an own directory; the arguments of a quick rating."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("alphazero.measure.ladder.SIMULATIONS", (4, 16))
-    return ["--games", "16", "--width", "10", "--simulations", "8", "--device", "cpu"]
+    monkeypatch.setattr("alphazero.measure.ladder.SIMULATIONS", (16, 64))
+    return ["--games", "16", "--width", "10", "--simulations", "16", "--device", "cpu"]
 
 
 @pytest.fixture
@@ -201,12 +201,12 @@ def test_the_ladder_of_a_game_is_played_once_and_continues_after_an_interruption
         patch.setattr(Rater, "_play", counting)
         with contextlib.suppress(KeyboardInterrupt):
             main(argv)
-    assert played == [("mcts-4", 0), ("mcts-4", 8)]
+    assert played == [("mcts-16", 0), ("mcts-16", 8)]
     played.clear()
     with monkeypatch.context() as patch:
         patch.setattr(Rater, "_play", lambda *all: played.append((all[1][0].name, all[3])) or play(*all))
         assert main(argv) == 0
-        assert played[:4] == [("mcts-4", 16), ("mcts-16", 0), ("mcts-16", 8), ("mcts-16", 16)]
+        assert played[:4] == [("mcts-16", 16), ("mcts-64", 0), ("mcts-64", 8), ("mcts-64", 16)]
         first = json.loads(capsys.readouterr().out)
         played.clear()
         assert main(argv) == 0
@@ -231,7 +231,7 @@ def test_games_of_the_core_and_of_openspiel_have_a_ladder_too(playouts, game, tm
     captured = capsys.readouterr()
     (rating,) = json.loads(captured.out)
     assert rating["games"] == 16 and {met["name"] for met in rating["opponents"]} <= set(OF_PLAYOUTS)
-    assert f"ladder of {game}: " in captured.err or "mcts-16" in captured.err
+    assert f"ladder of {game}: " in captured.err or "mcts-64" in captured.err
 
 
 def test_the_ladder_is_whole() -> None:
@@ -259,6 +259,7 @@ def test_the_ladder_is_whole() -> None:
 )
 def test_what_cannot_be_rated_is_one_line(small_ladder, tmp_path, argv, told, capsys) -> None:
     nets = {game: write_small_net(tmp_path / f"{game}.pt", game) for game in ("chess", "connect4")}
-    assert main(["rate", *(word.format(**nets) for word in argv), "--games", "2", "--simulations", "2"]) == 2
+    quick = ["--games", "2", "--simulations", "2"]
+    assert main(["rate", *quick, *(word.format(**nets) for word in argv)]) == 2
     said = capsys.readouterr().err
     assert told in said.splitlines()[-1]
