@@ -219,8 +219,9 @@ def _next(run: JudgedRun) -> list[tuple[str, str]]:
     flags = get_game(run.game).eval_flags if is_known else ""
     found = uses_of(path, flags, flag_of_rules(run.game)) if has_weights else []
     uses = [(what, command.strip()) for what, command in found]
-    if has_weights and run.game == CHESS and not run.ratings:
-        uses.append(("measure its Elo", f"alphazero rate {shlex.quote(path)} --checkpoints"))
+    if has_weights and is_known and not run.ratings:
+        rate = ["alphazero", "rate", shlex.quote(path), "--checkpoints", *flag_of_rules(run.game)]
+        uses.append(("measure its Elo", " ".join(rate)))
     if state is RunState.RUNNING:
         return [("follow it", f"alphazero report {shlex.quote(path)} --watch"), *uses]
     words = run.starts[-1].typed if run.starts else ()
