@@ -15,7 +15,6 @@ import numpy as np
 from alphazero.base.log import duration
 from alphazero.base.section import MOST_STEPS
 from alphazero.base.text import counted, printable
-from alphazero.games.notation import CHESS
 from alphazero.games.outside.names import flag_of_rules, is_outside
 from alphazero.games.registry import game_names, get_game
 from alphazero.run.figures import LARGEST_FIGURE, STEP, Column, RunFigures
