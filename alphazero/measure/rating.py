@@ -6,7 +6,7 @@ normal prior around the mean of the field, which keeps those finite who won or l
 those of the likelihood's curvature, scaled by the observed variance of pairs (quasi-likelihood: McCullagh and
 Nelder 1989, 9.2): draws and reversed pairs vary less than coins.
 
-The ladder is a list of fixed opponents of known ratings; a player meets those near its present estimate.
+A ladder (ladder.py) is a list of opponents of known ratings; a player meets those near its present estimate.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ TAIL = 0.025
 class Rung:
     """An opponent of the ladder, its rating on the ladder's scale, and how it plays.
 
-    kind: random, weights (then file, and nodes), or stockfish (then nodes). random_share: of its moves.
+    kind: random, weights (then file, and nodes), stockfish or mcts (then nodes). random_share: of its moves.
     path: of its network or program on this machine.
     """
 
@@ -256,11 +256,11 @@ def keep_rating(run: Path, rating: Mapping[str, Any]) -> None:
 def mark_best_rated(run: Path) -> tuple[Path, float] | None:
     """Mark the strongest checkpoint best-elo and write its weights as a file; returns it and its Elo.
 
-    The newest rating of a checkpoint counts, if it was made at the limit and by the rules of the newest of
-    all: others are not comparable. None where no complete checkpoint has a rating.
+    The newest rating of a checkpoint counts, if it was made at the limit, by the rules and on the ladder of
+    the newest of all: others are not comparable. None where no complete checkpoint has a rating.
     """
     ratings = list(_ratings_in(run / RATINGS))
-    played = [(each["limit"], each["rules"]) for each in ratings]
+    played = [(each["limit"], each["rules"], each["ladder"]) for each in ratings]
     of_steps = {
         each["step"]: each["elo"] for each, how in zip(ratings, played, strict=True) if how == played[-1]
     }
@@ -292,7 +292,7 @@ def _ratings_in(file: Path) -> Iterator[dict[str, Any]]:
         except (ValueError, RecursionError):
             continue
         if isinstance(rating, dict) and all(_is_finite(rating.get(name)) for name in ("step", METRIC)):
-            yield {"limit": None, "rules": "selfplay", **rating}
+            yield {"limit": None, "rules": "selfplay", "ladder": "", **rating}
 
 
 def _is_finite(value: object) -> bool:

@@ -1,5 +1,6 @@
 """`alphazero rate`: ratings on a small ladder, over checkpoints, and what is refused."""
 
+import contextlib
 import json
 import re
 import stat
@@ -9,7 +10,8 @@ import pytest
 import torch
 
 from alphazero.cli.main import main
-from alphazero.games.registry import get_spec
+from alphazero.cli.playing.rate import Rater
+from alphazero.games.registry import get_spec, read_game
 from alphazero.measure import rating as ladder
 from alphazero.measure.rating import Rung, find_rungs, read_ladder
 from alphazero.network.model.resnet import AlphaZeroNet
@@ -141,6 +143,97 @@ def test_checkpoints_of_a_run_are_rated_into_its_directory(small_ladder, chess_r
         assert json.loads(capsys.readouterr().out)["policy"]
 
 
+FIRST_ONE = f"{SUPPORT / 'games' / 'rules' / 'first_one.py'}:FirstOne"
+OF_PLAYOUTS = ["random", "mcts-16", "mcts-64"]
+
+
+@pytest.fixture
+def playouts(tmp_path, monkeypatch):
+    """A short ladder of playouts, kept in an own directory; the arguments of a quick rating."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("alphazero.measure.ladder.SIMULATIONS", (16, 64))
+    return ["--games", "16", "--width", "10", "--simulations", "16", "--device", "cpu"]
+
+
+@pytest.fixture
+def first_one_run(tmp_path):
+    """A run of a game in a Python file with checkpoints of two steps."""
+    game = read_game("--game", FIRST_ONE)
+    run, shape = tmp_path / "runs" / "ones", NetworkConfig(game=game, blocks=1, filters=8)
+    for step in (1, 2):
+        network = AlphaZeroNet(shape, get_spec(game), torch.Generator().manual_seed(step))
+        state = TrainingState(step, 20, 0, 8, 8, "", 1, to_table(Config(network=shape)))
+        save(run / "checkpoints", Checkpoint(state, network.state_dict(), {}))
+    return run
+
+
+def test_in_a_game_of_a_python_file_ratings_are_those_of_the_exact_odds(
+    playouts, first_one_run, capsys
+) -> None:
+    """Who looks ahead is 191 Elo above random moves and no other amount: see the file of the game."""
+    argv = ["rate", str(first_one_run), "--game", FIRST_ONE, *playouts]
+    assert main([*argv, "--json"]) == 0
+    captured = capsys.readouterr()
+    (rating,) = json.loads(captured.out)
+    assert rating["game"].startswith("first_one.py:FirstOne@") and rating["ladder"]
+    assert rating["games"] == 16 and rating["elo_95"][0] <= 191 <= rating["elo_95"][1]
+    shown = {name: float(elo) for name, elo in re.findall(r"(mcts-\d+) +(\d+)  \+", captured.err)}
+    assert {name: abs(elo - 191) < 120 for name, elo in shown.items()} == dict.fromkeys(OF_PLAYOUTS[1:], True)
+    assert main(argv) == 0
+    out = capsys.readouterr().out
+    assert "random play is 0 by definition" in out and "from 96 games among them" in out
+
+
+def test_the_ladder_of_a_game_is_played_once_and_continues_after_an_interruption(
+    playouts, first_one_run, monkeypatch, capsys
+) -> None:
+    argv = ["rate", str(first_one_run), "--game", FIRST_ONE, *playouts, "--json"]
+    played: list[tuple[str, int]] = []
+    play = Rater._play
+
+    def counting(self, players, other, first, pairs, shown):
+        if len(played) == 2:
+            raise KeyboardInterrupt
+        played.append((players[0].name, first))
+        return play(self, players, other, first, pairs, shown)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Rater, "_play", counting)
+        with contextlib.suppress(KeyboardInterrupt):
+            main(argv)
+    assert played == [("mcts-16", 0), ("mcts-16", 8)]
+    played.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(Rater, "_play", lambda *all: played.append((all[1][0].name, all[3])) or play(*all))
+        assert main(argv) == 0
+        assert played[:4] == [("mcts-16", 16), ("mcts-64", 0), ("mcts-64", 8), ("mcts-64", 16)]
+        first = json.loads(capsys.readouterr().out)
+        played.clear()
+        assert main(argv) == 0
+    assert not [name for name, _ in played if name.startswith("mcts")]
+    assert json.loads(capsys.readouterr().out) == first
+
+
+def test_checkpoints_of_any_game_are_rated(playouts, first_one_run, capsys) -> None:
+    assert main(["rate", str(first_one_run), "--game", FIRST_ONE, "--checkpoints", *playouts]) == 0
+    assert f"{first_one_run}@best-elo is step-" in capsys.readouterr().err
+    kept = [json.loads(line) for line in (first_one_run / "ratings.jsonl").read_text().splitlines()]
+    assert [rating["step"] for rating in kept] == [1, 2]
+    assert len({rating["ladder"] for rating in kept}) == 1
+
+
+@pytest.mark.parametrize("game", ["tictactoe", "openspiel:tic_tac_toe"])
+def test_games_of_the_core_and_of_openspiel_have_a_ladder_too(playouts, game, tmp_path, capsys) -> None:
+    if game.startswith("openspiel:"):
+        pytest.importorskip("pyspiel", reason="OpenSpiel is not installed (pip install open_spiel)")
+    net = write_small_net(tmp_path / "net.pt", read_game("--game", game))
+    assert main(["rate", net, *playouts, "--json", "--gpus", "2"]) == 0
+    captured = capsys.readouterr()
+    (rating,) = json.loads(captured.out)
+    assert rating["games"] == 16 and {met["name"] for met in rating["opponents"]} <= set(OF_PLAYOUTS)
+    assert f"ladder of {game}: " in captured.err or "mcts-64" in captured.err
+
+
 def test_the_ladder_is_whole() -> None:
     rungs = read_ladder()
     assert len({rung.name for rung in rungs}) == len(rungs) >= 8
@@ -155,8 +248,9 @@ def test_the_ladder_is_whole() -> None:
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
-        (["{connect4}"], "connect4.pt: plays connect4; expected a network of chess"),
-        (["{connect4}", "--games", "3"], "--games 3: expected an even number"),
+        (["{chess}", "{connect4}"], "connect4.pt: plays connect4; expected chess, as the ladder is"),
+        (["{connect4}", "--openings", "balanced"], "--openings balanced: only for chess; this is connect4"),
+        (["{connect4}", "--games=3"], "--games 3: expected an even number"),
         (["{connect4}", "--checkpoints"], "connect4.pt: no checkpoints found; --checkpoints expects"),
         (["{connect4}", "--ladder", "no-such"], "--ladder no-such: expected a directory"),
         (["no-such.pt"], "no-such.pt: no such file or directory"),
@@ -164,7 +258,8 @@ def test_the_ladder_is_whole() -> None:
     ],
 )
 def test_what_cannot_be_rated_is_one_line(small_ladder, tmp_path, argv, told, capsys) -> None:
-    connect4 = write_small_net(tmp_path / "connect4.pt", "connect4")
-    assert main(["rate", *(word.format(connect4=connect4) for word in argv)]) == 2
+    nets = {game: write_small_net(tmp_path / f"{game}.pt", game) for game in ("chess", "connect4")}
+    quick = ["--games", "2", "--simulations", "2"]
+    assert main(["rate", *quick, *(word.format(**nets) for word in argv)]) == 2
     said = capsys.readouterr().err
     assert told in said.splitlines()[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 import sys
@@ -11,20 +12,22 @@ import numpy as np
 import pytest
 
 import alphazero._core as _core
-from alphazero.base.errors import ConfigError
+from alphazero.base.errors import RulesError
 from alphazero.cli.main import main
 from alphazero.data.sampling.loader import WindowEncoder
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import GameStore
 from alphazero.games.core_types import BatchEvaluation
+from alphazero.games.outside.use import rules_of
 from alphazero.games.registry import get_game, get_spec, history_fill, make_line, read_game
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights
-from alphazero.play.matches.players import one_ply_player, openspiel_player
+from alphazero.play.matches.players import mcts_player, one_ply_player
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import lanes_of, new_lane, play
 from alphazero.settings.sections import NetworkConfig
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
+from tests.support.games.exact import exact_value
 from tests.support.paths import REPOSITORY, SUPPORT
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 
@@ -117,15 +120,51 @@ def test_a_player_of_one_ply_knows_who_moves_next() -> None:
     assert one_ply_player(sure)([line]) == [box[3]]
 
 
-def test_openspiel_s_own_search_is_an_opponent() -> None:
-    pytest.importorskip("pyspiel", reason="OpenSpiel is not installed (pip install open_spiel)")
-    think = openspiel_player(2000, seed=1)
-    # Three in a row can be completed, or must be prevented.
-    game = read_game("--game", "openspiel:tic_tac_toe")
-    assert think([make_line(game, "0,3,1,4"), make_line(game, "0,4,1")]) == [2, 2]
-    line = make_line("connect4")
-    with pytest.raises(ConfigError, match="plays games of OpenSpiel alone; this match is of connect4"):
-        think([line])
+@pytest.mark.parametrize("game", ["openspiel:tic_tac_toe", "tictactoe"])
+def test_a_search_with_random_playouts_completes_and_prevents_a_row(game: str) -> None:
+    """OpenSpiel's own search in its games, UCT in others."""
+    if game.startswith("openspiel:"):
+        pytest.importorskip("pyspiel", reason="OpenSpiel is not installed (pip install open_spiel)")
+    lines = []
+    for moves in ((0, 3, 1, 4), (0, 4, 1)):
+        line = make_line(read_game("--game", game))
+        for move in moves:
+            line.push(move)
+        lines.append(line)
+    assert mcts_player(2000, seed=1)(lines) == [2, 2]
+
+
+def test_random_playouts_follow_who_moves_next_in_a_python_file() -> None:
+    """Against exact search: dots and boxes, where a player may move several times in a row."""
+    game = read_game("--game", BOXES)
+    start = rules_of(game).start
+    known: dict[str, float] = {}
+    line, state, think = make_line(game), copy.deepcopy(start), mcts_player(600, seed=2)
+    for edge in (0, 11, 5, 6, 10, 2, 9):
+        line.push(edge)
+        state.apply_action(edge)
+    while not state.is_terminal():
+        (chosen,) = think([line])
+        sign = 1 if state.current_player() == 0 else -1
+        values = {}
+        for action in state.legal_actions():
+            after = copy.deepcopy(state)
+            after.apply_action(action)
+            values[action] = sign * exact_value(after, known)
+        assert values[chosen] == max(values.values()), (str(line), values)
+        line.push(chosen)
+        state.apply_action(chosen)
+
+
+def test_rules_that_fail_in_a_playout_are_one_line(tmp_path: Path) -> None:
+    rules = Path(BOXES.partition(":")[0]).read_text(encoding="utf-8")
+    begin = "        before = self.closed()\n"
+    assert begin in rules
+    fault = "        if sum(self.drawn) == 9:\n            raise KeyError('oops')\n"
+    (tmp_path / "fails.py").write_text(rules.replace(begin, fault + begin), encoding="utf-8")
+    line = make_line(read_game("--game", f"{tmp_path / 'fails.py'}:Boxes(size=2)"), "4,2")
+    with pytest.raises(RulesError, match=r"fails.py:\d+: KeyError: 'oops' \(the moves so far: 4,2, and"):
+        mcts_player(10, seed=1)([line])
 
 
 def test_stored_moves_that_are_not_legal_are_named() -> None:

@@ -58,7 +58,7 @@ def _add_players(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--against",
         metavar="P",
-        help="the second player: weights, random, solver, or as --player in one text",
+        help="the second player: weights, random, solver, mcts, or as --player in one text",
     )
     group.add_argument(
         "--player",
@@ -67,8 +67,8 @@ def _add_players(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="KEY=VALUE",
         help="a further player, in fastchess's words: cmd=PROGRAM (a UCI engine), args=, dir=, "
-        "option.NAME=VALUE, or weights=W, rules=, or random or solver; name=; its limit: nodes=, depth=, "
-        "tc=, st=, timemargin=; random=SHARE of its moves drawn at random",
+        "option.NAME=VALUE, or weights=W, rules=, or random, solver or mcts; name=; its limit: nodes=, "
+        "depth=, tc=, st=, timemargin=; random=SHARE of its moves drawn at random",
     )
     group.add_argument(
         "--tournament", choices=TOURNAMENTS, help="all against each other, or the first against all others"

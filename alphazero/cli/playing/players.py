@@ -29,7 +29,7 @@ from alphazero.play.matches.players import (
     Thinker,
     engine_thinker,
     engine_trees,
-    openspiel_player,
+    mcts_player,
     random_player,
     solver_thinker,
     without_values,
@@ -40,7 +40,7 @@ from alphazero.settings.self_play import SearchConfig
 
 RANDOM = "random"
 SOLVER = "solver"
-MCTS = "mcts"  # OpenSpiel's, in its games
+MCTS = "mcts"  # tree search with random playouts
 ENGINE = "engine"
 SELF_PLAY = "selfplay"
 RULES = (ENGINE, SELF_PLAY)
@@ -250,7 +250,7 @@ class Lineup:
             return InProcess(player.name, think, random_share=player.random_share)
         assert limit.nodes is not None
         if player.kind == MCTS:
-            think = without_values(openspiel_player(limit.nodes, self._args.seed))
+            think = without_values(mcts_player(limit.nodes, self._args.seed))
             return InProcess(player.name, think, limit, player.random_share)
         if (player.rules or self._args.rules) == SELF_PLAY:
             think = self._search(player, limit.nodes)

@@ -1,11 +1,11 @@
-"""`alphazero rate`: the Elo of networks by games against a ladder of fixed opponents."""
+"""`alphazero rate`: the Elo of networks by games against the ladder of their game."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.log import Work
+from alphazero.base.section import flag_of
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_number, add_weights_flag, networks_of
 from alphazero.cli.playing.match import check_concurrency, serve, stage_of
-from alphazero.cli.playing.match_flags import add_book_flags, add_search_flags, book_of
+from alphazero.cli.playing.match_flags import RANDOM_PLIES, add_book_flags, add_search_flags, book_of
 from alphazero.cli.playing.players import SELF_PLAY, Lineup
-from alphazero.cluster.workers import Worker, find_places
+from alphazero.cluster.workers import Place, Worker, find_places
 from alphazero.measure.match import Scoreboard
 from alphazero.play.matches.conduct import Conditions
-from alphazero.play.matches.game import Adjudication, FinishedGame, games_of
+from alphazero.play.matches.game import CHESS, Adjudication, FinishedGame, games_of
 from alphazero.play.matches.limits import Limit
+from alphazero.play.matches.openings import Opening, random_openings
 from alphazero.play.matches.players import PlayerWords
 from alphazero.play.matches.stage import MatchShare, Stage
 from alphazero.run.checkpoint_files import checkpoints_in, step_of
@@ -34,11 +36,13 @@ from alphazero.show.console import Console
 
 if TYPE_CHECKING:
     from alphazero.measure.elo import MatchScore
+    from alphazero.measure.ladder import Ladder
     from alphazero.measure.rating import Rung
 
 VERSION = 1
-MAX_PLIES = 400
-GAME = "chess"
+MAX_PLIES = 400  # of a game of chess
+OPENING_PLIES = (RANDOM_PLIES, 2, 0)  # random moves before games without a book, fewer where these end them
+OF_CHESS = ("ladder", "openings", "plies")  # flags
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--ladder",
         type=Path,
         metavar="DIR",
-        help="directory of the ladder's networks, maia-1100.pb.gz and maia-1500.pb.gz",
+        help="directory of the ladder's networks, maia-1100.pb.gz and maia-1500.pb.gz (chess)",
     )
     add_number(parser, "--concurrency", whole(1, 1024), "games with Stockfish side by side", 8)
     add_book_flags(parser)
@@ -82,27 +86,28 @@ def run(args: argparse.Namespace) -> int:
     if args.ladder is not None and not args.ladder.is_dir():
         raise ConfigError(f"--ladder {args.ladder}: expected a directory of networks")
 
-    from alphazero.measure.rating import find_rungs, keep_rating, mark_best_rated, read_ladder
+    from alphazero.measure.rating import keep_rating, mark_best_rated
 
     candidates, places = list(candidates_of(args)), find_places(args.gpus, args.device)
-    ladder, missing = find_rungs(read_ladder(), args.ladder)
-    for line in missing:
-        print(line, file=sys.stderr)
-    if any(rung.kind == "stockfish" for rung in ladder):
-        check_concurrency(args, places)
     lineup = lineup_of(args, on_cpu=bool(places))
+    game = lineup.game_of([candidates[0].words])
+    ladder = published(args, places) if game == CHESS else None
+    if ladder is None:
+        refuse_flags_of_chess(args, game)
     found: list[dict[str, Any]] = []
     try:
         with stage_of("rate", args, lineup, places) as stage, closing(Console(True)) as console:
-            rater = Rater(args, lineup, ladder, stage, console)
+            rater = Rater(args, lineup, game, stage, console)
+            ladder = rater.climb(ladder)
             for candidate in candidates:
                 start = found[-1]["elo"] if found and candidate.run else None
-                found.append(rater.rate(candidate, start))
+                found.append(rater.rate(candidate, ladder, start))
                 if candidate.run is not None:
                     keep_rating(candidate.run, found[-1])
     finally:  # those that were rated before an error or a signal as well
         if found:
-            print(json.dumps(found) if args.json else "\n".join(table_of(found)), flush=True)
+            assert ladder is not None
+            print(json.dumps(found) if args.json else "\n".join(table_of(found, ladder)), flush=True)
     print(Speed.of(rater.games, stage.efforts), file=sys.stderr)
     for run in dict.fromkeys(candidate.run for candidate in candidates if candidate.run is not None):
         if (best := mark_best_rated(run)) is not None:
@@ -122,6 +127,39 @@ def lineup_of(args: argparse.Namespace, *, on_cpu: bool = False) -> Lineup:
     return Lineup(args, Limit(), 2 * PAIRS_AT_ONCE, on_cpu=on_cpu)
 
 
+def published(args: argparse.Namespace, places: Sequence[Place]) -> Ladder:
+    """The ladder of chess; says what this machine lacks of it. Raises ConfigError."""
+    from alphazero.measure.ladder import published_ladder
+
+    ladder, missing = published_ladder(args.ladder)
+    for line in missing:
+        print(line, file=sys.stderr)
+    if any(rung.kind == "stockfish" for rung in ladder.rungs):
+        check_concurrency(args, places)
+    return ladder
+
+
+def refuse_flags_of_chess(args: argparse.Namespace, game: str) -> None:
+    """Raises ConfigError."""
+    for name in OF_CHESS:
+        if (value := getattr(args, name)) is not None:
+            raise ConfigError(f"{flag_of(name)} {value}: only for chess; this is {game}")
+
+
+def openings_in(game: str, args: argparse.Namespace) -> list[Opening]:
+    """One for each pair of games with the network, and for each pair of games within the ladder."""
+    from alphazero.measure.ladder import PAIRS
+
+    if game == CHESS:
+        return book_of(args)
+    number = max(PAIRS, args.games // 2)
+    for plies in OPENING_PLIES:
+        found = random_openings(game, number, plies, args.seed)
+        if len(found) == number:
+            break
+    return found
+
+
 @dataclass(frozen=True)
 class RatedNetwork:
     """A network to rate. run, step: of a checkpoint of a run whose ratings are kept."""
@@ -129,6 +167,11 @@ class RatedNetwork:
     weights: str
     run: Path | None = None
     step: int | None = None
+
+    @property
+    def words(self) -> PlayerWords:
+        """The network as a player."""
+        return PlayerWords(self.weights, "weights", self.weights, self.weights)
 
 
 def candidates_of(args: argparse.Namespace) -> Iterator[RatedNetwork]:
@@ -146,38 +189,48 @@ def candidates_of(args: argparse.Namespace) -> Iterator[RatedNetwork]:
 
 
 class Rater:
-    """Rates one network after another on the ladder."""
+    """Rates one network after another on the ladder of a game."""
 
     def __init__(
-        self,
-        args: argparse.Namespace,
-        lineup: Lineup,
-        ladder: list[Rung],
-        stage: Stage,
-        console: Console,
+        self, args: argparse.Namespace, lineup: Lineup, game: str, stage: Stage, console: Console
     ) -> None:
         self._args = args
         self._lineup = lineup
-        self._ladder = ladder
+        self._game = game
         self._stage = stage
         self._console = console
-        self._openings = book_of(args)
+        self._openings = openings_in(game, args)
         self.games = 0  # played so far
 
-    def rate(self, candidate: RatedNetwork, start: float | None) -> dict[str, Any]:
+    def climb(self, ladder: Ladder | None) -> Ladder:
+        """The ladder. That of games other than chess (None) is estimated: games that it lacks are played."""
+        from alphazero.measure.ladder import EstimatedLadder
+
+        if ladder is not None:
+            return ladder
+        estimated = EstimatedLadder(self._game)
+        with self._console.working(f"ladder of {self._game}", estimated.games_left, "game") as shown:
+            ladder = estimated.estimate(
+                lambda high, low, first, pairs: self._play(
+                    (opponent(high), opponent(low)), 1, first, pairs, shown
+                )
+            )
+        for line in table(estimated.table(ladder), "lrl"):
+            self._console.say(line)
+        return ladder
+
+    def rate(self, candidate: RatedNetwork, ladder: Ladder, start: float | None) -> dict[str, Any]:
         """The rating as JSON. start: the first estimate."""
         from alphazero.measure.rating import rate
 
-        words = PlayerWords(candidate.weights, "weights", candidate.weights, candidate.weights)
-        if (game := self._lineup.game_of([words])) != GAME:
-            raise ConfigError(
-                f"{candidate.weights}: plays {game}; expected a network of chess, as the ladder is"
-            )
-        ladder = [rung for rung in self._ladder if not self._is_same(candidate.weights, rung)]
-        players = (words, *map(opponent, ladder))
+        words = candidate.words
+        if (game := self._lineup.game_of([words])) != self._game:
+            raise ConfigError(f"{candidate.weights}: plays {game}; expected {self._game}, as the ladder is")
+        rungs = [rung for rung in ladder.rungs if not self._is_same(candidate.weights, rung)]
+        players = (words, *map(opponent, rungs))
         with self._console.working(candidate.weights, self._args.games, "game") as shown:
             rating = rate(
-                ladder,
+                rungs,
                 lambda index, first, pairs: self._play(players, index + 1, first, pairs, shown),
                 most_games=self._args.games,
                 width=self._args.width,
@@ -189,6 +242,8 @@ class Rater:
             )
         return {
             "version": VERSION,
+            "game": self._game,
+            "ladder": ladder.digest,
             "weights": candidate.weights,
             "step": candidate.step,
             "limit": str(self._lineup.limit(words)),
@@ -230,7 +285,10 @@ class Rater:
             return True
 
         conditions = Conditions(
-            GAME, Adjudication(max_plies=MAX_PLIES), concurrency=self._args.concurrency, seed=self._args.seed
+            self._game,
+            Adjudication(max_plies=MAX_PLIES) if self._game == CHESS else Adjudication(),
+            concurrency=self._args.concurrency,
+            seed=self._args.seed,
         )
         share = MatchShare(players, conditions, tuple(pairings))
         self._stage.play(share, on_game, self._console.say)
@@ -253,7 +311,7 @@ def opponent(rung: Rung) -> PlayerWords:
     )
 
 
-def table_of(found: list[dict[str, Any]]) -> Iterator[str]:
+def table_of(found: list[dict[str, Any]], ladder: Ladder) -> Iterator[str]:
     """A table for people."""
     rows = [("network", "step", "Elo", "95 %", "games", "against")]
     for rating in found:
@@ -276,4 +334,4 @@ def table_of(found: list[dict[str, Any]]) -> Iterator[str]:
         if rating["beyond"]:
             won = "won" if rating["beyond"] == "above" else "lost"
             yield f"{rating['weights']} {won} every game: {rating['beyond']} the ladder, its Elo is a bound"
-    yield "Elo on the ladder's scale (docs/matches.md); the opponents' ratings are taken as exact."
+    yield ladder.scale

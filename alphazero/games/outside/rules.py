@@ -59,6 +59,10 @@ class Rules:
     num_actions: int
     max_plies: int
 
+    def copy(self, state: State) -> State:
+        """A separate copy of a state."""
+        return state.clone() if self.clone is None else self.clone(state)
+
     @property
     def policy_planes(self) -> int:
         """GameSpec.policy_planes: 0 where actions are not so many for each square."""

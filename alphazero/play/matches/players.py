@@ -11,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 import alphazero._core as _core
-from alphazero.base.errors import ConfigError
+from alphazero.base.errors import RulesError
 from alphazero.games.core_types import BatchEvaluation, Line
-from alphazero.games.outside.names import OPENSPIEL
+from alphazero.games.outside.names import OPENSPIEL, is_outside
 from alphazero.games.outside.openspiel import mcts
+from alphazero.games.outside.uct import uct_action
+from alphazero.games.outside.use import explainer_of, rules_of
 from alphazero.play.matches.limits import Limit
 from alphazero.search.batched import PoolEvaluator, search_lines
 from alphazero.search.game_trees import GameTrees
@@ -203,19 +205,64 @@ def solver_thinker(solver: _core.Connect4Solver) -> Thinker:
     return lambda lines: [think_of(line) for line in lines.values()]
 
 
-def openspiel_player(simulations: int, seed: int) -> Player:
-    """OpenSpiel's search with random playouts, in its own games alone. Raises ConfigError in others."""
-    choosers: dict[str, Callable[[Sequence[int]], int]] = {}
+class _StateOfLine:
+    """A line of the core as a state (games/outside/uct.py): players are 0, who moves first, and 1."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line.copy()
+
+    def current_player(self) -> int:
+        return 0 if self._line.first_player_to_move else 1
+
+    def legal_actions(self) -> Sequence[int]:
+        return self._line.legal()
+
+    def apply_action(self, action: int) -> None:
+        self._line.push(action)
+
+    def is_terminal(self) -> bool:
+        return self._line.outcome().over
+
+    def returns(self) -> tuple[float, float]:
+        value = float(self._line.outcome().value)
+        return (value, -value) if self._line.first_player_to_move else (-value, value)
+
+    def clone(self) -> _StateOfLine:
+        return _StateOfLine(self._line)
+
+
+def mcts_player(simulations: int, seed: int) -> Player:
+    """Tree search with random playouts: OpenSpiel's own in its games, UCT in all others."""
+    theirs: dict[str, Callable[[Sequence[int]], int]] = {}
+    draw = random.Random(seed)
 
     def choose_in(line: Line) -> int:
+        if not is_outside(line.NAME):
+            return uct_action(_StateOfLine(line), _StateOfLine.clone, simulations, line.MAX_PLIES, draw)
+        text = str(line).removeprefix("start")  # the moves from the start of the game
+        moves = [int(move) for move in text.split(",") if move]
         if not line.NAME.startswith(OPENSPIEL):
-            raise ConfigError(f"mcts: plays games of OpenSpiel alone; this match is of {line.NAME}")
-        if line.NAME not in choosers:
-            choosers[line.NAME] = mcts(line.NAME, simulations, seed)
-        moves = str(line).removeprefix("start")  # from the start of the game
-        return choosers[line.NAME]([int(move) for move in moves.split(",") if move])
+            return _choose_by_rules(line.NAME, moves, simulations, draw)
+        if line.NAME not in theirs:
+            theirs[line.NAME] = mcts(line.NAME, simulations, seed)
+        return theirs[line.NAME](moves)
 
     return lambda lines: [choose_in(line) for line in lines]
+
+
+def _choose_by_rules(name: str, moves: Sequence[int], simulations: int, draw: random.Random) -> int:
+    """By UCT over the states of a Python file, one copy for each playout. Raises RulesError."""
+    rules = rules_of(name)
+    try:
+        state = rules.copy(rules.start)
+        for move in moves:
+            state.apply_action(move)
+        return uct_action(state, rules.copy, simulations, rules.max_plies, draw)
+    except Exception as error:
+        so_far = ",".join(map(str, moves)) or "none"
+        raise RulesError(
+            f"{explainer_of(name)(error)} (the moves so far: {so_far}, and a playout)"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -253,7 +300,7 @@ Contestant: TypeAlias = InProcess | EnginePlayer
 
 @dataclass(frozen=True)
 class PlayerWords:
-    """A player as the command line names it. kind: random, solver, weights or engine.
+    """A player as the command line names it. kind: random, solver, mcts, weights or engine.
 
     given: the weights' name. limit: None where none was given. rules: "" for those of --rules.
     """

@@ -1,11 +1,13 @@
 """Games to step through with the evaluations of a search or the network, and the worst positions.
 
-A board is a letter a square; a move is the squares from which and to which it leads.
+A board is a letter a square; a move is the squares from which and to which it leads. Positions of games whose
+rules are not the core's are shown as these draw them, and their moves are texts alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +15,14 @@ import chess
 import numpy as np
 
 from alphazero.base.errors import AlphaZeroError, GameInputError
+from alphazero.base.text import reason, shortened
 from alphazero.data.store.games import GameRow, games_of
 from alphazero.data.store.store import GameStore
 from alphazero.games.core_types import Line
-from alphazero.games.drawing import rows_of
+from alphazero.games.drawing import draw, rows_of
 from alphazero.games.notation import CHESS, RESULTS
 from alphazero.games.outside.names import is_outside
-from alphazero.games.registry import make_line
+from alphazero.games.registry import known_game, make_line
 from alphazero.run.validation_record import SeenGame, SeenGames, SeenPly, ValidationRecord
 from alphazero.show.report.panel import rounded
 
@@ -48,11 +51,12 @@ class BoardReader:
         self._line = line
         self._cells = cells_of(line)
         self._width = len(rows_of(line)[0])
+        self._moves = {line.move_to_text(move): move for move in line.legal()}
         self._chess = chess.Board(str(line)) if line.NAME == CHESS else None
 
     def arrow(self, text: str, share: float = 1.0) -> Arrow:
         """A legal move in the game's own text. Raises GameInputError for any other."""
-        move = self._legal(text)
+        move = self.move(text)
         if self._chess is not None:
             san = self._chess.san(self._chess.parse_uci(text))
             return Arrow(san, self._square(text[:2]), self._square(text[2:4]), share)
@@ -60,21 +64,9 @@ class BoardReader:
         after.push(move)
         return Arrow(self._line.move_to_text(move), -1, self._new_stone(cells_of(after)), share)
 
-    def arrows(self, moves: Iterable[tuple[str, float]]) -> list[Arrow]:
-        """The legal ones of these moves; others, of a damaged record, are skipped."""
-        found = []
-        for text, share in moves:
-            try:
-                found.append(self.arrow(text, share))
-            except GameInputError:
-                continue
-        return found
-
-    def _legal(self, text: str) -> int:
-        moves = {self._line.move_to_text(move): move for move in self._line.legal()}
-        if text not in moves:
-            raise GameInputError(f"{text!r}: expected a legal move")
-        return moves[text]
+    def move(self, text: str) -> int:
+        """The legal move that this names. Raises GameInputError."""
+        return _found(self._moves, text)
 
     def _new_stone(self, after: str) -> int:
         for square, (was, is_now) in enumerate(zip(self._cells, after, strict=True)):
@@ -92,38 +84,109 @@ def cells_of(line: Line) -> str:
     return "".join(rows_of(line))
 
 
+class TextReader:
+    """The same of a game whose rules are not the core's. Nothing is known of its squares."""
+
+    def __init__(self, line: Line) -> None:
+        self._moves = {text: move for move, text in names_of(line).items()}
+
+    def arrow(self, text: str, share: float = 1.0) -> Arrow:
+        """As BoardReader, without squares."""
+        self.move(text)
+        return Arrow(shortened(text), -1, -1, share)
+
+    def move(self, text: str) -> int:
+        """As BoardReader."""
+        return _found(self._moves, text)
+
+
+def reader_of(line: Line) -> BoardReader | TextReader:
+    """What reads moves at the end of a line."""
+    return TextReader(line) if is_outside(line.NAME) else BoardReader(line)
+
+
+def names_of(line: Line) -> dict[int, str]:
+    """The legal moves with their texts; of those that have the same text, the numbers of the actions."""
+    texts = {move: line.move_to_text(move) for move in line.legal()}
+    counts = Counter(texts.values())
+    return {move: text if counts[text] == 1 else str(move) for move, text in texts.items()}
+
+
+def _found(moves: Mapping[str, int], text: str) -> int:
+    if text not in moves:
+        raise GameInputError(f"{text!r}: expected a legal move")
+    return moves[text]
+
+
+def _arrows(reader: BoardReader | TextReader, moves: Iterable[tuple[str, float]]) -> list[list[Any]]:
+    """The legal ones of these moves as JSON; others, of a damaged record, are skipped."""
+    found = []
+    for text, share in moves:
+        try:
+            found.append(reader.arrow(text, share).to_json())
+        except GameInputError:
+            continue
+    return found
+
+
+MOST_ROWS, MOST_COLUMNS = 60, 120  # of a drawing
+MOST_SIGNS = 100_000  # that are looked at
+
+
+def drawing_of(line: Line) -> str:
+    """The position as its rules draw it, cut where it is large; what cannot be printed is a question mark."""
+    rows = draw(line)[:MOST_SIGNS].expandtabs().splitlines()
+    cut = [row if len(row) <= MOST_COLUMNS else f"{row[: MOST_COLUMNS - 3]}..." for row in rows[:MOST_ROWS]]
+    if len(rows) > MOST_ROWS:
+        cut.append("... (the rest is not shown)")
+    return "\n".join("".join(sign if sign.isprintable() else "?" for sign in row) for row in cut)
+
+
 NEWEST_GAMES = 8
 NUM_ARROWS = 5
 MOST_PLIES = 300
 FIXED_POINT = 65535.0
+DAMAGED = (AlphaZeroError, ValueError, LookupError)  # of records, and of rules that are no longer theirs
 
 
-def stored_games(store: GameStore) -> list[dict[str, Any]]:
-    """The newest games of a store, the last one first, without those that cannot be replayed."""
-    if is_outside(store.manifest.game):
-        return []
+def stored_games(store: GameStore) -> tuple[list[dict[str, Any]], str]:
+    """The newest games of a store, the last one first, without those that cannot be replayed; and why not."""
     first = max(0, store.num_games - NEWEST_GAMES)
-    found = []
+    found, fault = [], ""
     for number, game in enumerate(games_of(store, first), start=first + 1):
         try:
             seen = _of_store(store.manifest.game_now, game)
-            found.append(_game_json(store.manifest.game_now, seen, f"Self-play game {number:,}"))
-        except (AlphaZeroError, ValueError, LookupError):
-            continue
+            found.append(_game_json(store.manifest.game_now, seen, _title(number)))
+        except DAMAGED as error:
+            fault = f"The games of this run cannot be replayed: {reason(error)}"
+    return found[::-1], fault
+
+
+def moves_alone(store: GameStore) -> list[dict[str, Any]]:
+    """The same games where there are no rules to replay them: the numbers of their actions."""
+    first = max(0, store.num_games - NEWEST_GAMES)
+    found = []
+    for number, game in enumerate(games_of(store, first), start=first + 1):
+        moves = [[str(move), -1, -1] for move in game.lists["moves"].tolist()[:MOST_PLIES]]
+        frames = [{"drawing": "", "move": move, "first_to_move": True} for move in (None, *moves)]
+        result = RESULTS[game.values.get("result")]
+        found.append(_as_json(_title(number), result, {}, starts_elsewhere=False, frames=frames))
     return found[::-1]
+
+
+def _title(number: int) -> str:
+    return f"Self-play game {number:,}"
 
 
 def held_out_games(seen: SeenGames) -> list[dict[str, Any]]:
     """Held-out games as the network of a validation sees them."""
     found: list[dict[str, Any]] = []
-    if is_outside(seen.game):
-        return found
     for game in seen.games:
         players = " - ".join(filter(None, (game.labels.get("white"), game.labels.get("black"))))
         title = players or "Held-out game"
         try:
-            found.append(_game_json(seen.game, game, title))
-        except (AlphaZeroError, ValueError, LookupError):
+            found.append(_game_json(known_game(seen.game), game, title))
+        except DAMAGED:
             continue
     return found
 
@@ -131,26 +194,24 @@ def held_out_games(seen: SeenGames) -> list[dict[str, Any]]:
 def wrong_positions(game: str, record: ValidationRecord) -> list[dict[str, Any]]:
     """The worst positions of a validation as boards; one that several games reached is shown once."""
     found: list[dict[str, Any]] = []
-    if is_outside(game):
-        return found
     for wrong in record.wrong:
         if any((one["by"], one["position"]) == (wrong.by, wrong.position) for one in found):
             continue
         try:
-            line = make_line(game, wrong.position)
-            reader = BoardReader(line)
+            line = make_line(known_game(game), wrong.position)
+            reader = reader_of(line)
             target = reader.arrow(wrong.move, wrong.share)
-        except (AlphaZeroError, ValueError, LookupError):
+            shown = _position(line)
+        except DAMAGED:
             continue
         found.append(
             {
+                **shown,
                 "by": wrong.by,
                 "truth": record.truth,
-                "cells": cells_of(line),
-                "first_to_move": line.first_player_to_move,
                 "position": wrong.position,
                 "target": target.to_json(),
-                "policy": [arrow.to_json() for arrow in reader.arrows(wrong.policy)],
+                "policy": _arrows(reader, wrong.policy),
                 "value": rounded(wrong.value),
                 "result": rounded(wrong.result),
             }
@@ -165,8 +226,9 @@ def _of_store(name: str, game: GameRow) -> SeenGame:
     moves: list[str] = []
     plies: list[SeenPly | None] = []
     for ply, move in enumerate(game.lists["moves"].tolist()[:MOST_PLIES]):
-        plies.append(_searched(game, line, ply))
-        moves.append(line.move_to_text(move))
+        text = names_of(line).__getitem__ if is_outside(line.NAME) else line.move_to_text
+        plies.append(_searched(game, text, ply))
+        moves.append(text(move))
         line.push(move)
     end = str(game.values.get("termination", ""))
     return SeenGame(
@@ -174,7 +236,7 @@ def _of_store(name: str, game: GameRow) -> SeenGame:
     )
 
 
-def _searched(game: GameRow, line: Line, ply: int) -> SeenPly | None:
+def _searched(game: GameRow, text: Callable[[int], str], ply: int) -> SeenPly | None:
     """The search's evaluation; None for a random opening's move, or a game without searches."""
     if not game.is_searched or not game.lists["visits"][ply]:
         return None
@@ -182,7 +244,7 @@ def _searched(game: GameRow, line: Line, ply: int) -> SeenPly | None:
     shares = game.lists["policy_prob"][begin:end] / FIXED_POINT
     order = np.argsort(-shares, kind="stable")[:NUM_ARROWS]
     moves = game.lists["policy_move"][begin:end]
-    policy = tuple((line.move_to_text(int(moves[place])), float(shares[place])) for place in order)
+    policy = tuple((text(int(moves[place])), float(shares[place])) for place in order)
     return SeenPly(float(game.lists["root_q"][ply]), float(game.lists["root_d"][ply]), policy)
 
 
@@ -191,28 +253,42 @@ def _game_json(name: str, game: SeenGame, title: str) -> dict[str, Any]:
     line = make_line(name, game.start)
     frames: list[dict[str, Any]] = [_frame(line, None)]
     for ply, move in enumerate(game.moves[:MOST_PLIES]):
-        reader = BoardReader(line)
+        reader = reader_of(line)
         played = reader.arrow(move)
         _look(frames[-1], reader, line, game.plies[ply] if ply < len(game.plies) else None)
-        line.push_text(move)
+        line.push(reader.move(move))
         frames.append(_frame(line, played.to_json()[:3]))
+    return _as_json(
+        title, game.result, dict(game.labels), starts_elsewhere=game.start is not None, frames=frames
+    )
+
+
+def _as_json(
+    title: str, result: str, labels: dict[str, str], *, starts_elsewhere: bool, frames: list[dict[str, Any]]
+) -> dict[str, Any]:
     return {
         "title": title,
-        "result": game.result,
-        "labels": dict(game.labels),
-        "starts_elsewhere": game.start is not None,
+        "result": result,
+        "labels": labels,
+        "starts_elsewhere": starts_elsewhere,
         "frames": frames,
     }
 
 
 def _frame(line: Line, move: Sequence[Any] | None) -> dict[str, Any]:
-    return {"cells": cells_of(line), "move": move, "first_to_move": line.first_player_to_move}
+    return {**_position(line), "move": move}
 
 
-def _look(frame: dict[str, Any], reader: BoardReader, line: Line, seen: SeenPly | None) -> None:
+def _position(line: Line) -> dict[str, Any]:
+    """drawing: of a game that its rules draw; cells: of any other."""
+    board = {"drawing": drawing_of(line)} if is_outside(line.NAME) else {"cells": cells_of(line)}
+    return {**board, "first_to_move": line.first_player_to_move}
+
+
+def _look(frame: dict[str, Any], reader: BoardReader | TextReader, line: Line, seen: SeenPly | None) -> None:
     if seen is None:
         return
     sign = 1.0 if line.first_player_to_move else -1.0
     frame["value"] = rounded(sign * seen.value)
     frame["draw"] = rounded(seen.draw)
-    frame["policy"] = [arrow.to_json() for arrow in reader.arrows(seen.policy)]
+    frame["policy"] = _arrows(reader, seen.policy)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from alphazero.base.text import shortened
 from alphazero.data.store.store import GameStore, ShardView
 from alphazero.games.core_types import Line
 from alphazero.games.movers import first_player_moves
@@ -78,7 +79,7 @@ def _node_json(text: str, node: Node, line: Line, total: int) -> dict[str, Any]:
     for move, child in chosen:
         after = line.copy()
         after.push(move)
-        branches.append(_node_json(move_text(line, move), child, after, total))
+        branches.append(_node_json(shortened(move_text(line, move)), child, after, total))
     return {"move": text, "games": node.games, "score": rounded(node.score / node.games), "moves": branches}
 
 

@@ -15,7 +15,7 @@ from alphazero.show.report.panel import Mark, Panel, curve, curve_mark, table_pa
 
 NO_RATINGS = (
     "No checkpoint has been rated: `alphazero rate RUN --checkpoints` plays games against the ladder of "
-    "known opponents (chess only) and keeps the ratings in the run."
+    "opponents and keeps the ratings in the run."
 )
 NO_GAMES = "This run plays no games: it learns from given ones (--mode supervised)."
 NO_GPU = "No GPU took part, or none was watched (--health-interval 0): ranks on a CPU have no such figures."

@@ -16,11 +16,18 @@ from alphazero.base.section import MOST_STEPS
 from alphazero.base.text import printable, reason
 from alphazero.data.store.store import GameStore
 from alphazero.games.outside.names import is_outside
+from alphazero.games.registry import known_game, make_line
 from alphazero.run.directory import RunDirectory
 from alphazero.run.figures import RunFigures
 from alphazero.run.overview import overview_of
 from alphazero.run.validation_record import Bins, read_games, read_records
-from alphazero.show.report.games import held_out_games, stored_games, wrong_positions
+from alphazero.show.report.games import (
+    DAMAGED,
+    held_out_games,
+    moves_alone,
+    stored_games,
+    wrong_positions,
+)
 from alphazero.show.report.openings import opening_tree, search_values
 from alphazero.show.report.overview import (
     compared_settings,
@@ -109,9 +116,9 @@ def _read(path: Path, name: str) -> ReadRun:
         raise DataError(f"{error.filename or path}: cannot be read: {error.strerror}") from error
     store, fault = _store(run)
     game = str(config.get("network", {}).get("game", ""))
-    games = stored_games(store) if store else held_out_games(seen) if seen else []
+    no_rules = _why_no_rules(store.manifest.game if store else game)
+    own = _own_games(store, no_rules) if store else _OwnGames(held_out_games(seen) if seen else [], fault)
     wrong = wrong_positions(game, records[-1]) if records else []
-    tree = opening_tree(store) if store else None
     judged = JudgedRun(figures, config, records, ratings, overview, starts)
     body = {
         "name": name,
@@ -122,18 +129,18 @@ def _read(path: Path, name: str) -> ReadRun:
         "settings": [list(row) for row in differing_settings(config)],
         "weights": [list(row) for row in weights_files(run)],
         "events": events_of(figures, starts),
-        "games": games,
+        "games": own.games,
         "games_from": "search" if store else "network",
         "games_step": seen.step if seen and not store else None,
-        "no_games": "" if games else fault or NO_GAMES,
+        "no_games": "" if own.games else own.fault or no_rules or NO_GAMES,
+        "no_boards": no_rules if own.games else "",
         "wrong": wrong,
         "wrong_step": records[-1].step if records else None,
-        "no_wrong": "" if wrong else NO_WRONG,
-        "openings": tree,
-        "no_openings": "" if tree else fault or NO_TREE,
+        "no_wrong": "" if wrong else (records and no_rules) or NO_WRONG,
+        "openings": own.openings,
+        "no_openings": "" if own.openings else own.fault or no_rules or NO_TREE,
     }
-    search = search_values(store) if store else None
-    return ReadRun(judged, search, body)
+    return ReadRun(judged, own.search, body)
 
 
 def _store(run: RunDirectory) -> tuple[GameStore | None, str]:
@@ -142,12 +149,44 @@ def _store(run: RunDirectory) -> tuple[GameStore | None, str]:
         return None, ""
     try:
         store = GameStore.open(run.games)
-        game = store.manifest.game_now
+        if not is_outside(store.manifest.game):
+            known_game(store.manifest.game)
     except AlphaZeroError as error:
         return None, f"The games of this run cannot be read: {reason(error)}"
-    if not store.num_games:
-        return None, ""
-    return store, f"Boards of {game} are not drawn; the openings name its moves." if is_outside(game) else ""
+    return store if store.num_games else None, ""
+
+
+def _why_no_rules(game: str) -> str:
+    """Why games outside the core cannot be replayed; "" where they can, and for games of the core."""
+    if not is_outside(game):
+        return ""
+    try:
+        make_line(known_game(game))
+    except AlphaZeroError as error:
+        return f"Boards are not drawn and moves are numbers: {reason(error)}"
+    return ""
+
+
+@dataclass(frozen=True)
+class _OwnGames:
+    """What a run's own games show. fault: why something is missing."""
+
+    games: list[dict[str, Any]]
+    fault: str = ""
+    openings: dict[str, Any] | None = None
+    search: Bins | None = None
+
+
+def _own_games(store: GameStore, no_rules: str) -> _OwnGames:
+    if no_rules:
+        return _OwnGames(moves_alone(store))
+    games, fault = stored_games(store)
+    try:
+        return _OwnGames(games, fault, opening_tree(store), search_values(store))
+    except DAMAGED as error:
+        if not is_outside(store.manifest.game):
+            raise
+        return _OwnGames(games, f"The games of this run cannot be replayed: {reason(error)}")
 
 
 def _ratings(run: RunDirectory) -> dict[int, tuple[float, float, float]]:

@@ -15,7 +15,6 @@ import numpy as np
 from alphazero.base.log import duration
 from alphazero.base.section import MOST_STEPS
 from alphazero.base.text import counted, printable
-from alphazero.games.notation import CHESS
 from alphazero.games.outside.names import flag_of_rules, is_outside
 from alphazero.games.registry import game_names, get_game
 from alphazero.run.figures import LARGEST_FIGURE, STEP, Column, RunFigures
@@ -219,8 +218,9 @@ def _next(run: JudgedRun) -> list[tuple[str, str]]:
     flags = get_game(run.game).eval_flags if is_known else ""
     found = uses_of(path, flags, flag_of_rules(run.game)) if has_weights else []
     uses = [(what, command.strip()) for what, command in found]
-    if has_weights and run.game == CHESS and not run.ratings:
-        uses.append(("measure its Elo", f"alphazero rate {shlex.quote(path)} --checkpoints"))
+    if has_weights and is_known and not run.ratings:
+        rate = ["alphazero", "rate", shlex.quote(path), "--checkpoints", *flag_of_rules(run.game)]
+        uses.append(("measure its Elo", " ".join(rate)))
     if state is RunState.RUNNING:
         return [("follow it", f"alphazero report {shlex.quote(path)} --watch"), *uses]
     words = run.starts[-1].typed if run.starts else ()

@@ -1,4 +1,4 @@
-// Boards as SVG: chess with the pieces that python-chess draws, stones for all other games.
+// Boards as SVG: chess with the pieces that python-chess draws, stones for other games; text where rules draw it.
 "use strict";
 const boards = {
   unit: 45, // python-chess draws its pieces on squares of this size
@@ -7,7 +7,9 @@ const boards = {
   sizes: { chess: [8, 8], connect4: [6, 7], othello: [8, 8], tictactoe: [3, 3] },
 
   // position: cells, move ([text, origin, target] that led here), policy ([text, origin, target, share]), target.
-  draw(game, position) {
+  // rows: see asText.
+  draw(game, position, rows = 0) {
+    if (position.drawing !== undefined) return boards.asText(position.drawing, rows);
     const [height, width] = boards.sizes[game] || [Math.sqrt(position.cells.length), Math.sqrt(position.cells.length)];
     const u = boards.unit;
     const margin = game === "connect4" ? 3 : 16;
@@ -42,6 +44,15 @@ const boards = {
     if (position.target) boards.arrow(board, game, at, position.target, "#16a34a", 1, side);
     (position.policy || []).slice().reverse().forEach((move) => boards.arrow(board, game, at, move, boards.preferred, move[3], side));
     return board;
+  },
+
+  // As the rules draw it, smaller where it is wide. rows: of the highest one of a game, so that nothing jumps.
+  asText(drawing, rows = 0) {
+    const lines = drawing.split("\n");
+    const place = dom.make("pre", { class: "board drawing", tabindex: 0, role: "img", "aria-label": `board: ${drawing}` }, drawing);
+    place.style.setProperty("--columns", String(Math.max(1, ...lines.map((line) => line.length))));
+    place.style.setProperty("--rows", String(Math.max(rows, lines.length)));
+    return place;
   },
 
   piece(board, game, letter, [x, y], isLast) {
@@ -123,6 +134,6 @@ const boards = {
   sides: { chess: ["White", "Black"], othello: ["Black", "White"], connect4: ["Red", "Yellow"], tictactoe: ["Red", "Yellow"] },
 
   side(game, isFirst) {
-    return (boards.sides[game] || ["First player", "Second player"])[isFirst ? 0 : 1];
+    return (boards.sides[game] || ["the first player", "the second player"])[isFirst ? 0 : 1];
   },
 };

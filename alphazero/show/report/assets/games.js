@@ -67,10 +67,11 @@ const games = {
       if (state.ply === null) state.ply = Math.max(0, game.frames.findIndex((frame) => frame.policy && frame.policy.length));
       state.ply = Math.min(state.ply, last());
       const frame = game.frames[state.ply];
-      boardPlace.replaceChildren(boards.draw(run.game, frame));
+      const rows = Math.max(...game.frames.map((one) => (one.drawing || "").split("\n").length));
+      boardPlace.replaceChildren(run.no_boards ? dom.make("p", { class: "note" }, run.no_boards) : boards.draw(run.game, frame, rows));
       slider.value = String(state.ply);
       said.replaceChildren(...games.thoughts(run, game, frame));
-      curvePlace.replaceChildren(games.valueCurve(run, game, state.ply, go));
+      curvePlace.replaceChildren(...(run.no_boards ? [] : [games.valueCurve(run, game, state.ply, go)]));
       caption.replaceChildren(...games.caption(run, game, state.ply));
       root.dataset.ply = String(state.ply);
       moves.querySelectorAll("button").forEach((one) => {
@@ -98,7 +99,8 @@ const games = {
   moveList(game, go) {
     return game.frames.slice(1).map((frame, index) => {
       const isFirst = game.frames[index].first_to_move;
-      const number = isFirst || index === 0 ? `${Math.floor(index / 2) + 1}.${isFirst ? "" : ".."} ` : "";
+      // Where players need not take turns, plies are counted instead of moves.
+      const number = game.frames[index].drawing !== undefined ? `${index + 1}. ` : isFirst || index === 0 ? `${Math.floor(index / 2) + 1}.${isFirst ? "" : ".."} ` : "";
       return dom.make("li", {}, dom.make("span", {}, number), dom.make("button", { type: "button", "data-ply": index + 1, onclick: () => go(index + 1) }, frame.move[0]));
     });
   },
@@ -115,6 +117,7 @@ const games = {
     const who = run.games_from === "search" ? "search" : "network";
     if (frame.value === undefined || frame.value === null) {
       const isLast = index === game.frames.length - 1;
+      if (run.no_boards && !isLast) return [];
       return [dom.make("p", { class: "unit" }, isLast ? `The game ended ${game.result}.` : run.games_from === "search" ? "No search was made here: the move was random, to vary the openings." : "The network was not asked here.")];
     }
     const next = game.frames[index + 1] ? game.frames[index + 1].move[0] : "";

@@ -207,10 +207,12 @@ const page = {
       page.state[what] = index;
       const state = (page.state.viewers[run.name] = page.state.viewers[run.name] || { game: null, ply: null });
       const draw = { games: () => run.games.length && games.viewer(run, state), openings: () => run.openings && tree.draw(run), wrong: () => run.wrong.length && games.wrong(run) };
+      const isText = [...run.wrong, ...run.games.map((game) => game.frames[0])].some((one) => one.drawing !== undefined);
+      const thoughts = `${isText ? "moves" : "arrows"} and value are the`;
       const notes = {
-        games: run.games_from === "search" ? "The newest games of self-play: arrows and value are the search's." : `Held-out games as the network sees them at step ${run.games_step}: arrows and value are the network's own.`,
+        games: run.games_from === "search" ? `The newest games of self-play${run.no_boards ? "." : `: ${thoughts} search's.`}` : `Held-out games as the network sees them at step ${run.games_step}: ${thoughts} network's own.`,
         openings: "",
-        wrong: `At step ${run.wrong_step}. Blue: what the network prefers; green: the right move.`,
+        wrong: `At step ${run.wrong_step}.${isText ? "" : " Blue: what the network prefers; green: the right move."}`,
       };
       const found = draw[what]();
       const panel = dom.make("section", { class: "panel full", id: `panel-${what}`, "data-marks": page.numOf(run, what) });
