@@ -4,6 +4,7 @@ random play does not contradict (twins.py)."""
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from functools import cache
 
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from alphazero.base.errors import RulesError
 from alphazero.base.text import counted
 from alphazero.games.outside.rules import Rules
-from alphazero.games.outside.twins import Images, Symmetry, Trial
+from alphazero.games.outside.twins import Images, Symmetry, Trial, order_of_planes
 from alphazero.games.outside.use import explainer_of, rules_of, use_rules
 
 MOST_NAMED = 255  # as in foreign.hpp
@@ -141,21 +142,43 @@ def _candidates(rules: Rules) -> dict[str, Images]:
 
 
 def _of_board(rules: Rules) -> tuple[Symmetry, ...]:
-    """The candidates that random play does not contradict.
-
-    One that is two others, one after the other, needs no play.
-    """
+    """The candidates that random play does not contradict."""
     symmetries: list[Symmetry] = []
     for name, numbers in _candidates(rules).items():
-        symmetry = Symmetry(name, numbers, np.full(rules.num_actions, -1, np.int32))
-        if not _fill(symmetry, symmetries):
-            trial = Trial(rules, symmetry)
-            if trial.fault() or not trial.is_enough:
-                continue
-        symmetries.append(symmetry)
-    while any([_fill(one, symmetries) for one in symmetries]):
+        # What is two others, one after the other, needs no play.
+        symmetry = _composed(rules, name, numbers, symmetries) or _tried(rules, name, numbers)
+        if symmetry is not None:
+            symmetries.append(symmetry)
+    while sum(_fill(one, symmetries) for one in symmetries):
         pass
     return tuple(symmetries)
+
+
+def _composed(rules: Rules, name: str, numbers: Images, known: Sequence[Symmetry]) -> Symmetry | None:
+    squares = math.prod(rules.shape[1:])
+    for second, first in itertools.product(known, known):
+        of_both = second.numbers[first.numbers]
+        if np.array_equal(of_both % squares, numbers % squares):
+            return Symmetry(name, of_both, second.after(first))
+    return None
+
+
+def _tried(rules: Rules, name: str, numbers: Images) -> Symmetry | None:
+    """With the planes in their places, else in others: a plane may be of one side of the board."""
+    unknown = np.full(rules.num_actions, -1, np.int32)
+    symmetry = Symmetry(name, numbers, unknown.copy())
+    trial = Trial(rules, symmetry)
+    if not trial.fault():
+        return symmetry if trial.is_enough else None
+    order = order_of_planes(rules, Symmetry(name, numbers, unknown.copy()))
+    if order is None:
+        return None
+    planes = np.array(order, np.int32)[:, None]
+    squares = math.prod(rules.shape[1:])
+    numbers = (planes * squares + numbers[:squares]).astype(np.int32).reshape(-1)
+    symmetry = Symmetry(name, numbers, unknown)
+    trial = Trial(rules, symmetry)
+    return None if trial.fault() or not trial.is_enough else symmetry
 
 
 def _fill(symmetry: Symmetry, known: Sequence[Symmetry]) -> bool:

@@ -1,9 +1,9 @@
-"""A symmetry tried on random play: a game and its twin side by side, which is played in the images of its moves.
+"""A symmetry tried on random play: a game and its twin side by side, played in the images of its moves.
 
-At every ply both must look like images of each other: what the player to move sees, whose turn it is, the legal
-actions, the end and the returns. Images of actions that are not known are found on the way: that of action a is
-the one action of the twin that leads to the image of where a leads. Nothing is taken from the names or the order
-of actions, so an action that never came up has no known image.
+At every ply both must look like images of each other: what the player to move sees, whose turn it is, the
+legal actions, the end and the returns. Images of actions are found on the way: that of action a is the one
+action of the twin that leads to the image of where a leads. Nothing is taken from the names or the order of
+actions, so one that never came up has no known image.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -25,9 +25,11 @@ Key: TypeAlias = tuple[bool, tuple[float, ...], bytes]
 
 # Every rank must find the same: work is bounded by counts, and never by time.
 SEED = 1
-MOST_STATES = 4000  # that are made to try one symmetry
-MOST_NUMBERS = 1 << 22  # of their observations
+MOST_STATES = 20_000  # that are made to try one symmetry
+MOST_NUMBERS = 1 << 23  # of their observations
+MOST_PLANES = 64  # that are tried in another order
 LEAST_PLIES = 16  # that must have been compared
+PATIENCE_PLIES = 300  # without a new image, after which the game under way is the last
 LEAST_SHARE = 0.5  # of the positions met in which the images of all legal actions are known
 NUM_TRIED = 3  # actions with known images whose successors are compared at a ply; one of them is played
 
@@ -63,7 +65,7 @@ class _ContradictionError(Exception):
 
 @dataclass(frozen=True)
 class _Seen:
-    """A position. about: the player to move, or the returns. numbers: what is seen.
+    """A position. about: the player to move, or the returns. numbers: what is seen, a row for each plane.
 
     At the end of a game a class need not know what is seen: none where it fails, and no proof of anything.
     """
@@ -73,13 +75,6 @@ class _Seen:
     about: tuple[float, ...]
     numbers: npt.NDArray[np.float32] | None
 
-    def key(self, source: npt.NDArray[np.int64] | None = None) -> Key:
-        """Equal where positions look the same. source: of each number of the image."""
-        if self.numbers is None:
-            return self.is_over, self.about, b""
-        numbers = self.numbers if source is None else self.numbers[source]
-        return self.is_over, self.about, (numbers + np.float32(0)).tobytes()  # -0 as 0
-
 
 def _without_what_is_seen_at_the_end(keys: Mapping[int, Key]) -> dict[int, Key]:
     return {action: (*key[:2], b"") if key[0] else key for action, key in keys.items()}
@@ -87,10 +82,15 @@ def _without_what_is_seen_at_the_end(keys: Mapping[int, Key]) -> dict[int, Key]:
 
 @dataclass
 class Trial:
-    """A symmetry and the games on which it is tried."""
+    """A symmetry and the games on which it is tried.
+
+    planes: None, or where each plane of an observation may go: then two observations are alike where they have
+    the same planes in whatever order, and the trial leaves the places that fit all positions.
+    """
 
     rules: Rules
     symmetry: Symmetry
+    planes: list[set[int]] | None = None
     _source: npt.NDArray[np.int64] = field(init=False)
     _image: list[int] = field(init=False)  # -1 where it is not known
     _taken: set[int] = field(init=False)  # as images
@@ -98,6 +98,8 @@ class Trial:
     _copy: Callable[[State], State] = field(init=False)
     _draw: random.Random = field(default_factory=lambda: random.Random(SEED))
     _left: int = field(init=False)  # states that may still be made
+    _since: int = 0  # plies since an image was found
+    _played: Counter[int] = field(default_factory=Counter)
     _met: list[list[int]] = field(default_factory=list)  # legal actions of the positions
     _moves: list[int] = field(default_factory=list)
 
@@ -111,7 +113,7 @@ class Trial:
     def fault(self) -> str:
         """Why it is none, with the first position that shows it, else ""; fills in the symmetry's actions."""
         try:
-            while self._left > 0:
+            while self._left > 0 and self._since < PATIENCE_PLIES:
                 self._play()
         except _ContradictionError as found:
             return f"{found} (the moves so far: {','.join(map(str, self._moves)) or 'none'})"
@@ -129,7 +131,7 @@ class Trial:
         self._left -= 1
         self._moves.clear()
         game = twin = self._seen(self._copy(self.rules.start), 1)
-        if game.key(self._source) != twin.key():
+        if self._key_of_image(game) != self._key(twin):
             raise _ContradictionError("the start of the game is not its own image")
         while not game.is_over:
             legal, images = sorted(game.state.legal_actions()), sorted(twin.state.legal_actions())
@@ -140,6 +142,7 @@ class Trial:
             if unknown:
                 self._find_images(game, twin, unknown, rest)
             self._met.append(legal)
+            self._since += 1
             game, twin = self._go_on(game, twin, legal)
 
     def _without_images(self, legal: list[int], images: list[int]) -> tuple[list[int], list[int]]:
@@ -161,8 +164,8 @@ class Trial:
 
     def _find_images(self, game: _Seen, twin: _Seen, unknown: Sequence[int], rest: Sequence[int]) -> None:
         """Match actions by where they lead; what several images fit waits for later positions."""
-        keys = {action: self._after(game, action).key(self._source) for action in unknown}
-        twin_keys = {action: self._after(twin, action).key() for action in rest}
+        keys = {action: self._key_of_image(self._after(game, action)) for action in unknown}
+        twin_keys = {action: self._key(self._after(twin, action)) for action in rest}
         if Counter(keys.values()) != Counter(twin_keys.values()):
             keys, twin_keys = map(_without_what_is_seen_at_the_end, (keys, twin_keys))
         if Counter(keys.values()) != Counter(twin_keys.values()):
@@ -189,6 +192,7 @@ class Trial:
                 self._image[action] = image
                 del self._possible[action]
             self._taken |= images
+            self._since = 0
             for action in self._possible:
                 self._possible[action] = self._possible[action] - images
 
@@ -198,17 +202,51 @@ class Trial:
         if not known:  # any image that fits: the twin looks the same
             action = self._draw.choice(legal)
             known = [(action, min(self._possible[action]))]
-        for action, image in self._draw.sample(known, min(NUM_TRIED, len(known))):
+        tried = self._draw.sample(known, min(NUM_TRIED, len(known)))
+        # What was played least leads to actions that have not come up.
+        tried.sort(key=lambda pair: -self._played[pair[0]])
+        for action, image in tried:
             next_game, next_twin = self._after(game, action), self._after(twin, image)
             is_alike = (next_game.is_over, next_game.about) == (next_twin.is_over, next_twin.about)
             if is_alike and not next_game.is_over:
-                is_alike = next_game.key(self._source) == next_twin.key()
+                is_alike = self._key_of_image(next_game) == self._key(next_twin)
+                is_alike = is_alike and self._planes_fit(next_game, next_twin)
             if not is_alike:
                 raise _ContradictionError(
                     f"action {action} and its image {image} do not lead to images of each other"
                 )
         self._moves.append(action)
+        self._played[action] += 1
         return next_game, next_twin
+
+    def _image_of(self, seen: _Seen) -> _Seen:
+        """What is seen, turned."""
+        if seen.numbers is None:
+            return seen
+        turned = seen.numbers.reshape(-1)[self._source]
+        return replace(seen, numbers=turned.reshape(seen.numbers.shape))
+
+    def _key_of_image(self, seen: _Seen) -> Key:
+        return self._key(self._image_of(seen))
+
+    def _key(self, seen: _Seen) -> Key:
+        """Equal where positions look the same."""
+        if seen.numbers is None or self.planes is None:
+            return seen.is_over, seen.about, b"" if seen.numbers is None else seen.numbers.tobytes()
+        return seen.is_over, seen.about, b"".join(sorted(plane.tobytes() for plane in seen.numbers))
+
+    def _planes_fit(self, game: _Seen, twin: _Seen) -> bool:
+        """Leave the planes the places that fit this position as well; whether all have one."""
+        turned, seen = self._image_of(game).numbers, twin.numbers
+        if self.planes is None or turned is None or seen is None:
+            return True
+        places: dict[bytes, set[int]] = {}
+        for place, plane in enumerate(seen):
+            places.setdefault(plane.tobytes(), set()).add(place)
+        self.planes = [
+            fits & places.get(plane.tobytes(), set()) for fits, plane in zip(self.planes, turned, strict=True)
+        ]
+        return all(self.planes)
 
     def _after(self, seen: _Seen, action: int) -> _Seen:
         state = self._copy(seen.state)
@@ -223,9 +261,23 @@ class Trial:
                 numbers = as_floats(state.observation_tensor(1 - mover))
             except Exception:
                 return _Seen(state, True, returns, None)
-            return _Seen(state, True, returns, numbers if numbers.size == len(self._source) else None)
+            return _Seen(state, True, returns, self._in_planes(numbers))
         player = state.current_player()
         numbers = as_floats(state.observation_tensor(player))
+        return _Seen(state, False, (player,), self._in_planes(numbers))
+
+    def _in_planes(self, numbers: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         if numbers.size != len(self._source):
             raise ValueError(f"observation_tensor: {numbers.size} numbers; expected {len(self._source)}")
-        return _Seen(state, False, (player,), numbers)
+        return numbers.reshape(self.rules.shape[0], -1) + np.float32(0)  # -0 as 0
+
+
+def order_of_planes(rules: Rules, symmetry: Symmetry) -> list[int] | None:
+    """Where each plane goes while its squares move so, still to be tried; None: all stay, or nothing fits."""
+    count = rules.shape[0]
+    trial = Trial(rules, symmetry, [set(range(count)) for _ in range(count)])
+    if not 1 < count <= MOST_PLANES or trial.fault() or trial.planes is None:
+        return None
+    # Of planes that always looked the same each stays where it is.
+    order = [plane if plane in fits else min(fits) for plane, fits in enumerate(trial.planes)]
+    return order if sorted(order) == list(range(count)) != order else None
