@@ -110,6 +110,9 @@ void test_turned_positions_show_images() {
     for (Move move = 0; move < kCount; ++move) require(all[move] == move, "each move is one image");
     require(Foreign::turned_move(500, symmetry) == 500, "a move that no position has");
   }
+  Foreign::State again = Foreign::turned(state, 1);
+  std::vector<std::uint64_t> keys;
+  require(Foreign::replay(state.position->moves, again, keys) && again == state, "replayed as it stands");
   rotated.actions[1] = rotated.actions[2];
   reversed.numbers.pop_back();
   require(!fault_of([&] { foreign::use_symmetries({rotated}); }).empty(), "an image twice");

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 import random
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +20,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from alphazero.games.outside.rules import Rules, State, as_floats
+from alphazero.games.outside.rules import Rules, State, as_floats, questions
 
 Images: TypeAlias = npt.NDArray[np.int32]
 Key: TypeAlias = tuple[bool, tuple[float, ...], bytes]
@@ -84,8 +86,8 @@ def _without_what_is_seen_at_the_end(keys: Mapping[int, Key]) -> dict[int, Key]:
 class Trial:
     """A symmetry and the games on which it is tried.
 
-    planes: None, or where each plane of an observation may go: then two observations are alike where they have
-    the same planes in whatever order, and the trial leaves the places that fit all positions.
+    planes: None, or where each plane of an observation may go: then two observations are alike where they
+    have the same planes in whatever order, and the trial leaves the places that fit all positions.
     """
 
     rules: Rules
@@ -249,6 +251,7 @@ class Trial:
         return all(self.planes)
 
     def _after(self, seen: _Seen, action: int) -> _Seen:
+        questions[threading.get_ident()] = time.monotonic()
         state = self._copy(seen.state)
         state.apply_action(action)
         return self._seen(state, int(seen.about[0]))
@@ -258,15 +261,14 @@ class Trial:
         if state.is_terminal():
             returns = tuple(float(value) for value in state.returns())
             try:
-                numbers = as_floats(state.observation_tensor(1 - mover))
+                return _Seen(state, True, returns, self._numbers(state, 1 - mover))
             except Exception:
                 return _Seen(state, True, returns, None)
-            return _Seen(state, True, returns, self._in_planes(numbers))
         player = state.current_player()
-        numbers = as_floats(state.observation_tensor(player))
-        return _Seen(state, False, (player,), self._in_planes(numbers))
+        return _Seen(state, False, (player,), self._numbers(state, player))
 
-    def _in_planes(self, numbers: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    def _numbers(self, state: State, player: int) -> npt.NDArray[np.float32]:
+        numbers = as_floats(state.observation_tensor(player))
         if numbers.size != len(self._source):
             raise ValueError(f"observation_tensor: {numbers.size} numbers; expected {len(self._source)}")
         return numbers.reshape(self.rules.shape[0], -1) + np.float32(0)  # -0 as 0

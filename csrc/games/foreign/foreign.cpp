@@ -229,6 +229,7 @@ Move Foreign::turned_move(Move move, int symmetry) {
 }
 
 bool Foreign::can_turn(const State& state) {
+  if (kNumSymmetries == 1) return true;
   const std::vector<bool>& is_known = in_use().is_image_known;
   return std::ranges::all_of(state.position->legal, [&](Move move) { return is_known[move]; });
 }
@@ -288,7 +289,7 @@ bool Foreign::replay(std::span<const Move> moves, State& state, std::vector<std:
   const std::span<const Move> played = moves.first(found.num_legal);
   keys.assign(1, start.key);
   for (const Move move : played) keys.push_back(key_after(keys.back(), move));
-  state.position = make(std::move(found.facts), {played.begin(), played.end()}, keys.back());
+  state = {make(std::move(found.facts), {played.begin(), played.end()}, keys.back())};
   return played.size() == moves.size();
 }
 
