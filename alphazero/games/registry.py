@@ -90,7 +90,8 @@ class GameSpec:
     attention_map: where the attention policy head has it (AttentionPolicyHead), with Q squares on a board W
     wide: from * Q + to, or Q * Q + (from file * W + to file) * 3 + piece for promotions to queen, rook and
     bishop; empty for games whose moves are none from a square to a square.
-    num_symmetries: ways to turn the board that change nothing of the game, 1 for none.
+    num_symmetries: ways to turn the board that change nothing of the game, 1 for none. Those of rules outside
+    the core are not counted: they are looked for where samples are turned (outside/symmetry.py).
     """
 
     name: str
@@ -264,6 +265,6 @@ def get_spec(name: str) -> GameSpec:
         policy_map=places,
         attention_map=attention_map(moves),
         max_legal_moves=line_type.MAX_LEGAL_MOVES,
-        num_symmetries=line_type.NUM_SYMMETRIES,
+        num_symmetries=1 if names.is_outside(name) else line_type.NUM_SYMMETRIES,
         num_float_planes=line_type.NUM_FLOAT_PLANES,
     )

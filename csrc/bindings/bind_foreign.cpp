@@ -305,6 +305,18 @@ void use_rules(const std::string& name, int height, int width, int num_planes, i
   bind_foreign_sizes();
 }
 
+using Images = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void use_symmetries(const std::vector<std::pair<Images, Images>>& symmetries) {
+  const auto copied = [](const Images& images) {
+    return std::vector<std::int32_t>(images.data(), images.data() + images.size());
+  };
+  std::vector<foreign::Symmetry> all;
+  for (const auto& [numbers, actions] : symmetries) all.push_back({copied(numbers), copied(actions)});
+  foreign::use_symmetries(std::move(all));
+  bind_foreign_sizes();
+}
+
 std::vector<std::pair<unsigned long, double>> threads_asking() {
   std::vector<std::pair<unsigned long, double>> threads;
   for (const auto& [thread, since] : asking()) {
@@ -332,6 +344,11 @@ void bind_foreign(nb::module_& module) {
       "of the game. clone: what copies a state; None: its method. explain: an exception as one line. "
       "array: what observation_tensor gives as f32 [numbers]. GameError while positions of another game "
       "are in use.");
+  module.def(
+      "use_symmetries", &use_symmetries, nb::arg("symmetries"),
+      "From now on the game in use has the identity and these: where each number of an observation goes "
+      "as i32 [numbers], and the image of each action, -1 where it is not known, as i32 [actions]. "
+      "GameError for what is no permutation.");
   module.def("threads_asking_rules", &threads_asking,
              "Threads that wait for an answer of the rules, and for how many seconds.");
 }

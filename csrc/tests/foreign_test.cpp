@@ -1,8 +1,11 @@
-// Rules outside the core under the sanitizers: positions, exact values where a player moves twice, faults.
+// Rules outside the core under the sanitizers: positions, exact values where a player moves twice,
+// symmetries, faults.
 #include "games/foreign/foreign.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -63,6 +66,65 @@ void test_positions_are_their_moves() {
   require(!fault_of([] { CellRules::use(); }).empty(), "a position is in use");
 }
 
+void test_turned_positions_show_images() {
+  constexpr int kCount = testing::Cells::kCount;
+  foreign::Symmetry reversed, rotated;  // of cells in a row; the image of action 4 is not known
+  for (int i = 0; i < kCount; ++i) {
+    reversed.numbers.push_back(kCount - 1 - i);
+    reversed.actions.push_back(i == 4 ? -1 : kCount - 1 - i);
+    rotated.numbers.push_back((i + 1) % kCount);
+    rotated.actions.push_back((i + 1) % kCount);
+  }
+  foreign::use_symmetries({reversed, rotated});
+  require(Foreign::kNumSymmetries == 3, "the identity and two");
+  const auto seen_of = [](const Foreign::State& state) {
+    std::vector<std::uint8_t> packed(kCount * sizeof(float) + 2);
+    const Frame<Foreign::State> frame{state};
+    Foreign::encode({&frame, 1}, HistoryFill::kNo, packed.data());
+    std::vector<float> numbers(kCount);
+    std::memcpy(numbers.data(), packed.data(), kCount * sizeof(float));
+    return numbers;
+  };
+  const Foreign::State state = Foreign::from_string("4,0,7"), other = Foreign::from_string("3,0,7");
+  require(Foreign::can_turn(state) && !Foreign::can_turn(other), "unknown images are not used");
+  require(Foreign::turned(state, 0) == state, "as it stands");
+  for (const int symmetry : {1, 2}) {
+    const auto image = [symmetry](int i) { return symmetry == 1 ? kCount - 1 - i : (i + 1) % kCount; };
+    const Foreign::State turned = Foreign::turned(state, symmetry);
+    require(turned == Foreign::turned(state, symmetry) && turned != state, "turned alike or not");
+    require(Foreign::hash(turned) != Foreign::hash(state), "the key of a turned position");
+    const std::vector<float> before = seen_of(state), after = seen_of(turned);
+    std::vector<Move> images, legal, indices;
+    for (int i = 0; i < kCount; ++i) {
+      require(before[i] == after[image(i)], "what is seen turned");
+      if (before[i] == 0.0F) images.push_back(static_cast<Move>(image(i)));
+    }
+    std::ranges::sort(images);
+    Foreign::legal(turned, legal);
+    Foreign::legal_indices(turned, indices);
+    require(legal == images && indices == images, "legal moves turned, ascending");
+    std::vector<Move> all;
+    for (Move move = 0; move < kCount; ++move) all.push_back(Foreign::turned_move(move, symmetry));
+    require(all[1] == image(1), "a move turned");
+    std::ranges::sort(all);
+    for (Move move = 0; move < kCount; ++move) require(all[move] == move, "each move is one image");
+    require(Foreign::turned_move(500, symmetry) == 500, "a move that no position has");
+  }
+  Foreign::State again = Foreign::turned(state, 1);
+  std::vector<std::uint64_t> keys;
+  require(Foreign::replay(state.position->moves, again, keys) && again == state, "replayed as it stands");
+  rotated.actions[1] = rotated.actions[2];
+  reversed.numbers.pop_back();
+  require(!fault_of([&] { foreign::use_symmetries({rotated}); }).empty(), "an image twice");
+  require(!fault_of([&] { foreign::use_symmetries({reversed}); }).empty(), "a number too few");
+  require(Foreign::kNumSymmetries == 3, "what is refused changes nothing");
+}
+
+void test_another_game_has_no_symmetries_yet() {
+  CellRules::use();
+  require(Foreign::kNumSymmetries == 1, "the identity");
+}
+
 void test_searches_prove_exact_values() {
   std::mt19937 draw(2);
   SearchSettings settings;
@@ -120,6 +182,8 @@ void test_a_fault_of_the_rules_comes_out_of_every_thread() {
 int main() {
   CellRules::use();
   test_positions_are_their_moves();
+  test_turned_positions_show_images();
+  test_another_game_has_no_symmetries_yet();
   test_searches_prove_exact_values();
   test_a_fault_of_the_rules_comes_out_of_every_thread();
   std::puts("foreign_test: all well");

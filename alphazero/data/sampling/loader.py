@@ -16,6 +16,8 @@ from alphazero.base.text import printable
 from alphazero.data.sampling.value_curve import ValueCurve
 from alphazero.data.sampling.window import Mixture, Window, sample_ids
 from alphazero.games.batch import Batch, MicroBatch
+from alphazero.games.outside.names import is_outside
+from alphazero.games.outside.symmetry import use_symmetries
 from alphazero.games.registry import GameSpec, get_game, history_fill
 
 AHEAD = 2  # steps, or batches, that are encoded before they are asked for
@@ -66,11 +68,12 @@ class WindowEncoder:
         if not 0 <= value_q_ratio <= 1:
             raise ConfigError(f"value_q_ratio {value_q_ratio}: expected 0 to 1")
         self._window = window
-        self._num_symmetries = spec.num_symmetries
         self._fill = history_fill(fill)
         self._value_q_ratio = value_q_ratio
         self._curve = None if curve is None else (curve.a, curve.b)
-        self._core = get_game(spec.name).core.batch_encoder(num_threads)
+        core = get_game(spec.name).core
+        self._line = core.line
+        self._core = core.batch_encoder(num_threads)
         try:
             for view in window.shards:
                 view.check_size()
@@ -95,8 +98,8 @@ class WindowEncoder:
         made.
         """
         places, group_offset = self._window.averaged(ids)
-        if symmetry is not None and np.any(symmetry >= self._num_symmetries):
-            raise IndexError(f"symmetry out of range [0, {self._num_symmetries})")
+        if symmetry is not None and np.any(symmetry >= self._line.NUM_SYMMETRIES):
+            raise IndexError(f"symmetry out of range [0, {self._line.NUM_SYMMETRIES})")
         for index in np.unique(places.shard):
             self._window.shards[index].check_size()
         try:
@@ -145,6 +148,11 @@ class WindowEncoder:
             return keys
         chosen: npt.NDArray[np.uint64] = keys[window.groups.firsts(np.arange(window.num_samples))]
         return chosen
+
+
+def symmetries_in_use(spec: GameSpec) -> int:
+    """Ways to show a sample. Those of rules outside the core are looked for now, which may take a second."""
+    return use_symmetries(spec.name) if is_outside(spec.name) else spec.num_symmetries
 
 
 class Loader:
@@ -197,7 +205,7 @@ class Loader:
         self._batch_size = batch_size
         self._micro_batch_size = micro_batch_size
         self._passes = tuple(range(batch_size // micro_batch_size)) if passes is None else tuple(passes)
-        self._num_symmetries = spec.num_symmetries if symmetries else 1
+        self._num_symmetries = symmetries_in_use(spec) if symmetries else 1
 
     def step(self, step: int) -> list[MicroBatch]:
         """This rank's micro-batches of one step, encoded now."""

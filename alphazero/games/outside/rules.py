@@ -140,6 +140,7 @@ class EndlessLoop(BaseException):
 
 _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _watching = threading.Event()
+questions: dict[int, float] = {}  # threads that ask the rules beside the core, and time.monotonic() then
 
 
 def watch() -> None:
@@ -154,7 +155,9 @@ def _watch() -> None:
 
     while True:
         time.sleep(GLANCE_S)
-        for thread, seconds in _core.threads_asking_rules():
+        now = time.monotonic()
+        beside = [(thread, now - since) for thread, since in list(questions.items())]
+        for thread, seconds in _core.threads_asking_rules() + beside:
             if seconds > PATIENCE_S:
                 _raise_in_thread(ctypes.c_ulong(thread), ctypes.py_object(_endless(seconds)))
 

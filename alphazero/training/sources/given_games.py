@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import torch
 
-from alphazero.base.errors import ConfigError
+from alphazero.base.errors import ConfigError, RulesError
 from alphazero.base.log import Work
 from alphazero.data.formats.importer import silent
 from alphazero.data.open import EMBEDDED_GAMES, open_or_import
@@ -18,6 +19,8 @@ from alphazero.data.sampling.loader import Loader
 from alphazero.data.sampling.value_curve import ValueCurve, curve_of
 from alphazero.data.sampling.window import Mixture, Window
 from alphazero.games.batch import MicroBatch
+from alphazero.games.outside.names import is_outside
+from alphazero.games.outside.symmetry import described, symmetries_of, use_symmetries
 from alphazero.games.registry import get_game
 from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.settings.data import DataConfig, chosen_filters, filter_text
@@ -109,6 +112,26 @@ def choose_value_curve(
     if chosen is None:
         return None, []
     return ValueCurve(**chosen[0]), [f"evaluations       {ratio:g} of the value target {chosen[1]}"]
+
+
+def find_symmetries(game: str, exchange: Exchange) -> list[str]:
+    """Have samples of a game outside the core shown in its symmetries, and a line about them. Collective.
+
+    Raises RulesError on all ranks alike, also where ranks found different ones.
+    """
+    if not is_outside(game):
+        return []
+    exchange.on_each(lambda: use_symmetries(game))
+    symmetries = symmetries_of(game)
+    digest = 0
+    for one in symmetries:
+        digest = crc32(one.actions.tobytes(), crc32(one.numbers.tobytes(), digest))
+    if len(set(exchange.numbers(digest))) > 1:
+        raise RulesError(
+            f"game {game}: ranks found different symmetries; expected rules that answer alike everywhere",
+            found_by_all_ranks=True,
+        )
+    return [f"symmetries of {game}: {described(symmetries)}"]
 
 
 def open_data(

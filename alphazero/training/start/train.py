@@ -49,7 +49,13 @@ from alphazero.training.ranks.runtime import (
     with_local_ranks,
 )
 from alphazero.training.sources.generations import Generations
-from alphazero.training.sources.given_games import GivenGames, choose_value_curve, loader_threads, open_data
+from alphazero.training.sources.given_games import (
+    GivenGames,
+    choose_value_curve,
+    find_symmetries,
+    loader_threads,
+    open_data,
+)
 from alphazero.training.sources.validation import make_validation
 from alphazero.training.start.agreement import DataCheck, compare_data, compare_ranks, compare_tables
 from alphazero.training.start.banner import banner, say_how_to_continue, summary
@@ -155,8 +161,17 @@ def prepare(
         if start.is_complete(job):
             check_nothing_else_is_asked(job, saved, changes, request)
     curve, curve_lines = choose_value_curve(config.data, config.self_play.mode, window, exchange)
+    turn_lines = find_symmetries(config.network.game, exchange)
     graph_lines = graph_notices(config.training, settings.passed_on, runtime.device)
-    notices += [*precision.notices, *kernel_lines, *changes, *plan_changes, *curve_lines, *graph_lines]
+    notices += [
+        *precision.notices,
+        *kernel_lines,
+        *changes,
+        *plan_changes,
+        *curve_lines,
+        *turn_lines,
+        *graph_lines,
+    ]
     return Found(
         job=job,
         start=start,

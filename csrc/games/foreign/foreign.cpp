@@ -54,12 +54,20 @@ class RecentPositions {
   std::vector<std::shared_ptr<const Position>> slots_{kRecent};
 };
 
+// One of the symmetries in use. Where an image is not known, actions has one that no other action has.
+struct Turn {
+  std::vector<std::int32_t> numbers;
+  std::vector<Move> actions;
+};
+
 // What there is of the game in use. Never destroyed: at the end of the process Python is gone before it.
 struct InUse {
   std::string name;
   std::shared_ptr<const Rules> rules;
   std::shared_ptr<const Position> start;
   RecentPositions recent;
+  std::vector<Turn> turns;           // symmetry s is turns[s - 1]
+  std::vector<bool> is_image_known;  // of each action, under all of them
 };
 
 InUse& in_use() {
@@ -108,6 +116,42 @@ auto asked(const Position& position, const Call& call) {
   }
 }
 
+// Takes each of 0 ... size - 1 once, and -1 where it may be; else throws.
+void check_permutation(std::span<const std::int32_t> images, std::size_t size, bool may_be_unknown) {
+  std::vector<bool> is_taken(size);
+  const bool fits = images.size() == size && std::ranges::all_of(images, [&](std::int32_t image) {
+                      if (image == -1) return may_be_unknown;
+                      if (image < 0 || static_cast<std::size_t>(image) >= size || is_taken[image])
+                        return false;
+                      is_taken[image] = true;
+                      return true;
+                    });
+  if (!fits) {
+    throw GameError(in_use().name + ": a symmetry that is no permutation of " + std::to_string(size) +
+                    (may_be_unknown ? " actions" : " numbers"));
+  }
+}
+
+// The images, with numbers that are none in place of unknown ones.
+std::vector<Move> completed(std::span<const std::int32_t> images) {
+  std::vector<bool> is_taken(images.size());
+  for (const std::int32_t image : images) {
+    if (image >= 0) is_taken[image] = true;
+  }
+  std::vector<Move> all;
+  all.reserve(images.size());
+  std::size_t unused = 0;
+  for (const std::int32_t image : images) {
+    if (image < 0) {
+      while (is_taken[unused]) ++unused;
+      all.push_back(static_cast<Move>(unused++));
+    } else {
+      all.push_back(static_cast<Move>(image));
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 foreign::Replayed Rules::replay(std::span<const Move> moves) const {
@@ -142,10 +186,34 @@ void foreign::use_rules(const Sizes& sizes, std::shared_ptr<const Rules> rules) 
   Foreign::kPolicySize = sizes.num_moves;
   Foreign::kMaxLegalMoves = std::min(sizes.num_moves, kMostLegal);
   Foreign::kMaxPlies = sizes.max_plies;
+  use_symmetries({});
   game.start = make(game.rules->initial(), {}, kGolden);
 }
 
+void foreign::use_symmetries(std::vector<Symmetry> symmetries) {
+  InUse& game = in_use();
+  if (symmetries.size() > kMostSymmetries) {
+    throw GameError(game.name + ": " + std::to_string(symmetries.size()) + " symmetries; expected " +
+                    std::to_string(kMostSymmetries) + " at most beside the identity");
+  }
+  const auto num_actions = static_cast<std::size_t>(Foreign::kPolicySize);
+  std::vector<Turn> turns;
+  std::vector<bool> is_image_known(num_actions, true);
+  for (Symmetry& symmetry : symmetries) {
+    check_permutation(symmetry.numbers, Foreign::num_numbers(), false);
+    check_permutation(symmetry.actions, num_actions, true);
+    for (std::size_t action = 0; action < num_actions; ++action) {
+      if (symmetry.actions[action] < 0) is_image_known[action] = false;
+    }
+    turns.push_back({std::move(symmetry.numbers), completed(symmetry.actions)});
+  }
+  game.turns = std::move(turns);
+  game.is_image_known = std::move(is_image_known);
+  Foreign::kNumSymmetries = 1 + static_cast<int>(game.turns.size());
+}
+
 bool foreign::State::operator==(const State& other) const {
+  if (symmetry != other.symmetry) return false;
   if (position == other.position) return true;
   return position != nullptr && other.position != nullptr && position->moves == other.position->moves;
 }
@@ -153,6 +221,22 @@ bool foreign::State::operator==(const State& other) const {
 Foreign::State Foreign::initial() {
   if (in_use().start == nullptr) throw GameError("no game of OpenSpiel or Python is in use");
   return {in_use().start};
+}
+
+Move Foreign::turned_move(Move move, int symmetry) {
+  if (symmetry == 0 || move >= kPolicySize) return move;  // which no symmetry knows
+  return in_use().turns[symmetry - 1].actions[move];
+}
+
+bool Foreign::can_turn(const State& state) {
+  if (kNumSymmetries == 1) return true;
+  const std::vector<bool>& is_known = in_use().is_image_known;
+  return std::ranges::all_of(state.position->legal, [&](Move move) { return is_known[move]; });
+}
+
+void Foreign::turn_moves(std::vector<Move>& moves, int symmetry) {
+  for (Move& move : moves) move = turned_move(move, symmetry);
+  std::ranges::sort(moves);
 }
 
 Foreign::State Foreign::from_string(std::string_view text) {
@@ -205,7 +289,7 @@ bool Foreign::replay(std::span<const Move> moves, State& state, std::vector<std:
   const std::span<const Move> played = moves.first(found.num_legal);
   keys.assign(1, start.key);
   for (const Move move : played) keys.push_back(key_after(keys.back(), move));
-  state.position = make(std::move(found.facts), {played.begin(), played.end()}, keys.back());
+  state = {make(std::move(found.facts), {played.begin(), played.end()}, keys.back())};
   return played.size() == moves.size();
 }
 
@@ -222,12 +306,20 @@ Outcome Foreign::terminal(FrameSpan<State> line) {
 }
 
 void Foreign::encode(FrameSpan<State> line, HistoryFill, std::uint8_t* packed) {
-  const Position& position = *line.back().state.position;
-  const auto count = static_cast<std::size_t>(kNumFloatPlanes) * kBoardHeight * kBoardWidth;
+  const State& state = line.back().state;
+  const Position& position = *state.position;
+  const std::size_t count = num_numbers();
   thread_local std::vector<float> planes;
   planes.resize(count);
   asked(position, [&] { in_use().rules->observe(position, planes); });
-  std::memcpy(packed, planes.data(), count * sizeof(float));
+  if (state.symmetry == 0) {
+    std::memcpy(packed, planes.data(), count * sizeof(float));
+  } else {
+    const std::vector<std::int32_t>& to = in_use().turns[state.symmetry - 1].numbers;
+    for (std::size_t i = 0; i < count; ++i) {
+      std::memcpy(packed + static_cast<std::size_t>(to[i]) * sizeof(float), &planes[i], sizeof(float));
+    }
+  }
   packed[count * sizeof(float)] = position.first_moves ? 0 : 1;
   packed[count * sizeof(float) + 1] = 1;
 }

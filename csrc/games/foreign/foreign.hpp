@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/hash.hpp"
 #include "games/game.hpp"
 
 namespace alphazero {
@@ -71,13 +72,28 @@ constexpr int kMostLegal = (1 << 12) - 1;  // of a position: Tree's places have 
 // sizes that cannot be.
 void use_rules(const Sizes& sizes, std::shared_ptr<const Rules> rules);
 
+// A way to turn the board that changes nothing of the game.
+struct Symmetry {
+  std::vector<std::int32_t> numbers;  // where each number of an observation goes: a permutation
+  std::vector<std::int32_t> actions;  // the image of each action, -1 where it is not known; no image twice
+};
+
+constexpr std::size_t kMostSymmetries = 255;  // beside the identity: samples name them in 8 bits
+
+// From now on the game in use has the identity and these. Not while positions are encoded. Throws GameError
+// for what is no permutation.
+void use_symmetries(std::vector<Symmetry> symmetries);
+
 struct Position : Facts {
   std::vector<Move> moves;  // from the start of the game
   std::uint64_t key = 0;
 };
 
+// A turned position is one to look at, for what the network sees of it: encode, legal and legal_indices. What
+// is asked of the rules themselves is the position as it stands.
 struct State {
   std::shared_ptr<const Position> position;
+  std::uint8_t symmetry = 0;  // as it stands
   bool operator==(const State& other) const;
 };
 
@@ -99,24 +115,38 @@ struct Foreign {
   static inline int kMaxPlies = 1;
   static constexpr bool kAlternates = false;
   static constexpr bool kRulesAreOutside = true;
-  static constexpr int kNumSymmetries = 1;
+  static inline int kNumSymmetries = 1;
 
-  static State turned(const State& state, int) { return state; }
-  static Move turned_move(Move move, int) { return move; }
-  static bool can_turn(const State&) { return true; }
+  // Of an observation.
+  static std::size_t num_numbers() {
+    return static_cast<std::size_t>(kNumFloatPlanes) * kBoardHeight * kBoardWidth;
+  }
+  // Of a position as it stands.
+  static State turned(const State& state, int symmetry) {
+    return {state.position, static_cast<std::uint8_t>(symmetry)};
+  }
+  // Where the image is not known, a move that is the image of no other one.
+  static Move turned_move(Move move, int symmetry);
+  // Whether the images of all legal moves are known, under every symmetry.
+  static bool can_turn(const State& state);
   static State initial();
   // "start", or the moves since then: "4,0,8".
   static State from_string(std::string_view text);
   static std::string to_string(const State& state);
-  static void legal(const State& state, std::vector<Move>& moves) { moves = state.position->legal; }
+  static void legal(const State& state, std::vector<Move>& moves) {
+    moves = state.position->legal;
+    if (state.symmetry != 0) turn_moves(moves, state.symmetry);
+  }
   static void legal_indices(const State& state, std::vector<std::uint16_t>& indices) {
-    indices = state.position->legal;
+    legal(state, indices);
   }
   static void apply(State& state, Move move);
   // From the start; all moves, or false for one that is not legal, with the moves before it.
   static bool replay(std::span<const Move> moves, State& state, std::vector<std::uint64_t>& keys);
   static bool can_apply(const State& state, Move move);
-  static std::uint64_t hash(const State& state) { return state.position->key; }
+  static std::uint64_t hash(const State& state) {
+    return state.symmetry == 0 ? state.position->key : mix64(state.position->key + state.symmetry);
+  }
   static int can_repeat(const State&) { return 0; }  // the rules count themselves
   static Outcome terminal(FrameSpan<State> line);
   // The float planes, then two bytes.
@@ -129,6 +159,9 @@ struct Foreign {
   static bool first_player_to_move(const State& state) { return state.position->first_moves; }
   // The position as the rules draw it, in several lines.
   static std::string drawing(const State& state);
+
+ private:
+  static void turn_moves(std::vector<Move>& moves, int symmetry);
 };
 
 static_assert(Game<Foreign>);

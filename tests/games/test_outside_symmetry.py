@@ -1,0 +1,271 @@
+"""Symmetries of games whose rules lie outside the core: which are found, and samples shown in them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import alphazero._core as _core
+from alphazero.base.errors import RulesError
+from alphazero.data.sampling.loader import Loader, WindowEncoder
+from alphazero.games.outside import rules, symmetry
+from alphazero.games.outside.use import rules_of
+from alphazero.games.registry import get_spec, read_game
+from tests.data.sampling.test_symmetries import random_games, window_of
+from tests.support.paths import REPOSITORY
+
+TURNS = {f"turned by {degrees} degrees" for degrees in (90, 180, 270)}
+MIRRORS = {"left and right swapped", "top and bottom swapped"}
+DIAGONALS = {"mirrored at a diagonal", "mirrored at the other diagonal"}
+
+# Players take squares of a row in turn, the first one to hold two neighbours wins. Actions are in an order of
+# their own, and cost nothing but their square.
+HEAD = """
+ACTIONS = [3, 0, 4, 1, 2]
+
+class Row:
+    num_distinct_actions = 5
+    max_game_length = 5
+    observation_tensor_shape = (2, 1, 5)
+    def __init__(self):
+        self.owner = [0] * 5
+        self.moved = []
+    def current_player(self): return len(self.moved) % 2
+    def legal_actions(self): return [a for a in range(5) if self.owner[ACTIONS[a]] == 0]
+    def apply_action(self, action):
+        self.owner[ACTIONS[action]] = 1 if self.current_player() == 0 else -1
+        self.moved.append(ACTIONS[action])
+    def winner(self):
+        return next((a for a, b in zip(self.owner, self.owner[1:]) if a == b != 0), 0)
+    def is_terminal(self): return self.winner() != 0 or len(self.moved) == 5
+    def returns(self): return [self.winner(), -self.winner()]
+    def observation_tensor(self, player):
+        return [float(one == side) for side in (1, -1) for one in self.owner]
+    def action_to_string(self, player, action): return "abcde"[ACTIONS[action]]
+    def clone(self):
+        other = type(self)()
+        other.owner, other.moved = list(self.owner), list(self.moved)
+        return other
+    def __str__(self): return str(self.owner)
+"""
+
+
+def row_game(tmp_path: Path, *changes: str) -> str:
+    """The row, but for these methods, in a file of its own."""
+    path = tmp_path / "row.py"
+    path.write_text(HEAD + "".join(f"    {line}\n" for line in changes), encoding="utf-8")
+    return read_game("--game", f"{path}:Row")
+
+
+def found(game: str) -> tuple[symmetry.Symmetry, ...]:
+    return symmetry.found(rules_of(game))
+
+
+@pytest.fixture
+def spiel() -> object:
+    return pytest.importorskip("pyspiel", reason="OpenSpiel is not installed (pip install open_spiel)")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        # The edges of the first player are at the top and the bottom: other turns and reflections swap the
+        # players, or are none of the hexagons.
+        ("hex(board_size=5)", {"turned by 180 degrees"}),
+        ("breakthrough(rows=5,columns=5)", {"left and right swapped"}),
+        ("tic_tac_toe", TURNS | MIRRORS | DIAGONALS),
+        ("go(board_size=9)", TURNS | MIRRORS | DIAGONALS),
+        ("connect_four", {"left and right swapped"}),
+        # The four discs at the start are of two colours.
+        ("othello", {"turned by 180 degrees"} | DIAGONALS),
+        # Under a reflection a quadrant turns the other way round.
+        ("pentago", TURNS | MIRRORS | DIAGONALS),
+        # On 5 rows of 6 squares, coloured like a chess board, only the rows may change places.
+        ("clobber", {"top and bottom swapped"}),
+        # White has its king on the right.
+        ("chess", set()),
+        ("nim", set()),
+    ],
+)
+def test_symmetries_of_openspiel_s_games_are_those_of_their_boards(
+    spiel: object, name: str, expected: set[str]
+) -> None:
+    assert {one.name for one in found(read_game("--game", f"openspiel:{name}"))} == expected
+
+
+def test_images_of_actions_are_those_of_their_squares(spiel: Any) -> None:
+    """An action of breakthrough has a square, a direction and perhaps a capture; its text names them."""
+    (mirror,) = found(read_game("--game", "openspiel:breakthrough(rows=5,columns=5)"))
+    state = spiel.load_game("breakthrough(rows=5,columns=5)").new_initial_state()
+    known = np.flatnonzero(mirror.actions >= 0)
+    assert len(known) > 150
+    other_side = str.maketrans("abcde", "edcba")
+    for action in known:
+        text, image = (state.action_to_string(0, int(one)) for one in (action, mirror.actions[action]))
+        assert image == text.translate(other_side)
+
+
+def check_turned_batches(game: str, count: int) -> int:
+    """That samples shown in a symmetry are those of the game in turned moves; how many were not turned."""
+    spec, num_symmetries = get_spec(game), symmetry.use_symmetries(game)
+    symmetries = symmetry.symmetries_of(game)
+    assert num_symmetries == 1 + len(symmetries) > 1
+    known = np.all([one.actions >= 0 for one in symmetries], axis=0)
+    games = [moves for moves in random_games(game, count) if known[moves].all()]
+    encoder = WindowEncoder(window_of(game, games), spec, num_threads=2)
+    ids = np.arange(sum(map(len, games)))
+    plain = encoder.encode(ids)
+    num_unturned = 0
+    for number, one in enumerate(symmetries, 1):
+        shown = encoder.encode(ids, np.full(len(ids), number, np.uint8))
+        played = [one.actions[moves].tolist() for moves in games]
+        turned = WindowEncoder(window_of(game, played), spec, num_threads=1).encode(ids)
+        assert np.array_equal(shown.wdl, plain.wdl) and np.array_equal(shown.legal_offset, plain.legal_offset)
+        for row in ids:
+            places = slice(plain.legal_offset[row], plain.legal_offset[row + 1])
+            can_turn = known[plain.legal_index[places]].all()
+            num_unturned += not can_turn
+            expected = turned if can_turn else plain
+            assert np.array_equal(shown.packed[row], expected.packed[row]), (number, row)
+            assert np.array_equal(shown.legal_index[places], expected.legal_index[places])
+            assert np.array_equal(shown.policy[places], expected.policy[places])
+    return num_unturned
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hex(board_size=5)",  # whose planes of its two edges swap places
+        "go(board_size=5)",
+        "connect_four",
+        "othello",
+        "pentago",
+    ],
+)
+def test_a_turned_sample_is_the_sample_of_the_turned_game(spiel: object, name: str) -> None:
+    assert check_turned_batches(read_game("--game", f"openspiel:{name}"), 6) == 0
+
+
+def test_positions_with_moves_whose_images_are_not_known_stay_as_they_are(
+    spiel: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    game = read_game("--game", "openspiel:breakthrough(rows=5,columns=4)")
+    (mirror,) = symmetry.symmetries_of(game)
+    fewer = mirror.actions.copy()
+    fewer[2] = -1  # legal at the start, and played in some games
+    found_less = (replace(mirror, actions=fewer),)
+    monkeypatch.setattr(symmetry, "symmetries_of", lambda name: found_less)
+    assert check_turned_batches(game, 12) > 0
+
+
+def test_a_row_is_mirrored_and_its_actions_are_found_in_their_own_order(tmp_path: Path) -> None:
+    game = row_game(tmp_path)
+    (mirror,) = found(game)
+    assert mirror.name == "turned by 180 degrees"
+    assert mirror.actions.tolist() == [3, 2, 1, 0, 4]  # squares 3 0 4 1 2 go to 1 4 0 3 2
+    assert check_turned_batches(game, 10) == 0
+    expected = "1 beside the identity (turned by 180 degrees), found by random play"
+    assert symmetry.described((mirror,)) == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        # The first square is worth more, which only the end shows.
+        "def winner(self): return self.owner[0] if len(self.moved) == 5 else 0",
+        # So does what may be played.
+        "def legal_actions(self): return [a for a in range(5) if not self.owner[ACTIONS[a]] "
+        "and (ACTIONS[a] or len(self.moved) > 1)]",
+        # The same, late in the game: the last square must wait.
+        "def legal_actions(self): return [a for a in range(5) if not self.owner[ACTIONS[a]] "
+        "and (ACTIONS[a] < 4 or len(self.moved) == 4)]",
+        # Or who moves: square 0 gives another move.
+        "def current_player(self): return (len(self.moved) - (0 in self.moved)) % 2",
+        # Or what is seen.
+        "def observation_tensor(self, player): return [1.0] + [float(one) for one in self.owner * 2][1:]",
+    ],
+)
+def test_a_game_that_is_not_its_mirror_image_has_no_symmetry(tmp_path: Path, change: str) -> None:
+    assert found(row_game(tmp_path, change)) == ()
+
+
+def test_a_game_names_symmetries_of_its_own_instead(tmp_path: Path) -> None:
+    mirror = "([4, 3, 2, 1, 0], [3, 2, 1, 0, 4])"
+    identity = "(range(5), range(5))"
+    of_numbers = "([4, 3, 2, 1, 0, 9, 8, 7, 6, 5], [3, 2, 1, 0, 4])"
+    for pair in (mirror, of_numbers):
+        (one,) = found(row_game(tmp_path, f"symmetries = [{identity}, {pair}]"))
+        assert one.actions.tolist() == [3, 2, 1, 0, 4] and one.numbers[5] == 9
+        assert symmetry.described((one,)) == "1 beside the identity, named by the game"
+    assert found(row_game(tmp_path, "def symmetries(self): return []")) == ()
+    assert symmetry.described(()) == "none beside the identity"
+
+
+def test_a_game_that_is_no_board_names_permutations_of_what_is_seen(tmp_path: Path) -> None:
+    """Nim whose piles are alike: any order of the piles is the same game."""
+    path = tmp_path / "nim.py"
+    text = (REPOSITORY / "examples" / "nim.py").read_text()
+    path.write_text(text.replace("list(range(1, piles + 1))", "[2] * piles"))
+    assert found(read_game("--game", f"{path}:Nim")) == ()
+    swap = "def symmetries(self): return [([1, 0, 2], [3, 4, 5, 0, 1, 2, 6, 7, 8])]"
+    path.write_text(path.read_text() + f"\n    {swap}\n")
+    game = read_game("--game", f"{path}:Nim")
+    assert len(found(game)) == 1 and check_turned_batches(game, 10) == 0
+    path.write_text(text + f"\n    {swap}\n")
+    with pytest.raises(RulesError, match=r"symmetries\[0\]: the start of the game is not its own image"):
+        found(read_game("--game", f"{path}:Nim"))
+
+
+@pytest.mark.parametrize(
+    ("named", "fault"),
+    [
+        (
+            "([4, 3, 2, 1, 0], [0, 1, 2, 3, 4])",
+            r"action \d and its image \d do not lead to .* so far: none\)",
+        ),
+        (
+            "(range(5), [0, 1, 2, 4, 3])",
+            r"action [34] and its image [34] do not lead .*far: [0-4,]+\)|: none",
+        ),
+        ("([4, 3, 2, 1, 1], range(5))", "a permutation of the 5 squares or of all 10 numbers"),
+        ("([4, 3, 2, 1, 0], [0, 1, 2])", "a permutation of the 5 actions"),
+        ("([4, 3, 2, 1, 0], [0.0, 1, 2, 3, 4])", "a permutation of the 5 actions"),
+        ("[0]", r"expected a pair, squares and actions"),
+        ("0", "TypeError"),
+    ],
+)
+def test_a_symmetry_that_is_none_is_refused_with_the_first_position(
+    tmp_path: Path, named: str, fault: str
+) -> None:
+    with pytest.raises(RulesError, match=fault) as caught:
+        found(row_game(tmp_path, f"symmetries = [{named}]"))
+    assert "row.py" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_faults_of_the_rules_are_lines_here_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RulesError, match=r"row\.py:\d+: ZeroDivisionError"):
+        found(row_game(tmp_path, "def returns(self): return 1 / 0"))
+    monkeypatch.setattr(rules, "PATIENCE_S", 0.5)
+    with pytest.raises(RulesError, match=r"row\.py:\d+: EndlessLoop: no answer for"):
+        found(row_game(tmp_path, "def apply_action(self, action):", "    while True: action += 1"))
+
+
+def test_the_loader_looks_for_symmetries_only_where_samples_are_turned(tmp_path: Path) -> None:
+    game = row_game(tmp_path, "# looked for later")
+    window, spec = window_of(game, random_games(game, 20)), get_spec(game)
+    sizes = {"seed": 1, "batch_size": 32, "micro_batch_size": 32}
+    plain = Loader(window, spec, **sizes).step(3)[0].batch.packed
+    assert _core.ForeignLine.NUM_SYMMETRIES == 1 and spec.num_symmetries == 1
+    turned = Loader(window, spec, symmetries=True, **sizes).step(3)[0].batch.packed
+    assert _core.ForeignLine.NUM_SYMMETRIES == 2
+    assert 4 < sum(not np.array_equal(*rows) for rows in zip(plain, turned, strict=True)) < 28
+
+
+def test_every_process_finds_the_same(spiel: object) -> None:
+    rules_now = rules_of(read_game("--game", "openspiel:breakthrough(rows=5,columns=4)"))
+    for one, other in zip(symmetry.found(rules_now), symmetry.found(rules_now), strict=True):
+        assert np.array_equal(one.actions, other.actions) and np.array_equal(one.numbers, other.numbers)
