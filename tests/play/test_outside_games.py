@@ -211,7 +211,7 @@ def test_a_run_trains_stops_and_goes_on(game: str, tmp_path: Path) -> None:
     )
     begun = run(*words, "--generations", "2")
     assert begun.returncode == 0, begun.stderr
-    chosen = "openings of 2 plies, window from 5,000 positions (games of "  # the flags give all else
+    chosen = " plies, window from 5,000 positions (games of "  # the flags give all else
     assert begun.stderr.count(chosen) == 1
     before = GameStore.open(tmp_path / "own" / "games").num_games
     resumed = run(*words, "--generations", "3")

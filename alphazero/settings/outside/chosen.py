@@ -26,16 +26,17 @@ SMALL, USUAL, LARGE = (2, 32), (4, 64), (6, 64)  # blocks, filters
 USUAL_SQUARES = 64
 # Units for each number of what is no board: all units see all numbers, so that more numbers need more.
 UNITS_PER_NUMBER = 6
-MOST_UNITS = 256
+MOST_FILTERS = 256
 
 # Gumbel's search halves at most 16 candidates (docs/search.md): with 32 simulations each of them is visited
 # once or twice before the halving, and a game with more moves needs more visits to tell them apart.
 SIMULATIONS = ((10, 32), (40, 48))  # up to so many legal moves on average
-MOST_SIMULATIONS = 64
+SIMULATIONS_FOR_MANY = 64
 
 # A sixth of a game at random leads to positions that the network would not reach, and leaves most of the
-# result to it. In the shortest games nothing would be left, in long ones more than 8 spoil the position.
-SHARE_OF_OPENING = 6
+# result to it; half of a small game, which can be learned whole. In the shortest games nothing would be
+# left, in long ones more than 8 spoil the position.
+SHARE_OF_OPENING, SHARE_OF_SMALL = 1 / 6, 1 / 2
 SHORTEST_WITH_OPENING, MOST_OPENING = 6, 8
 
 # Of two cores: multiplications of the network a second, and simulations a second whatever the network.
@@ -59,20 +60,23 @@ LEAST_WINDOW, MOST_WINDOW = 5_000, 50_000
 USUAL_LIMIT, LENGTHS_TO_LIMIT = 512, 4
 
 
+def _is_small(measured: Measured) -> bool:
+    return measured.mean_plies * math.log10(max(1.0, measured.mean_legal)) < SMALL_GAME
+
+
 def shape_of_network(measured: Measured) -> tuple[int, int]:
     """Blocks and filters."""
-    lines_of_play = measured.mean_plies * math.log10(max(1.0, measured.mean_legal))
-    is_small = lines_of_play < SMALL_GAME
+    is_small = _is_small(measured)
     if measured.squares > 1:
         return SMALL if is_small else USUAL if measured.squares <= USUAL_SQUARES else LARGE
     blocks, least = SMALL if is_small else USUAL
-    return blocks, min(MOST_UNITS, max(least, _power_of_two(UNITS_PER_NUMBER * measured.planes)))
+    return blocks, min(MOST_FILTERS, max(least, _power_of_two(UNITS_PER_NUMBER * measured.planes)))
 
 
 def simulations_for(measured: Measured) -> int:
     """Of Gumbel's search."""
     fitting = (number for legal, number in SIMULATIONS if measured.mean_legal <= legal)
-    return next(fitting, MOST_SIMULATIONS)
+    return next(fitting, SIMULATIONS_FOR_MANY)
 
 
 def positions_of_generation(measured: Measured, shape: tuple[int, int], simulations: int) -> int:
@@ -98,7 +102,8 @@ def chosen(
     plies = max(1.0, measured.mean_plies)
     positions = positions_of_generation(measured, shape, simulations)
     lanes = min(MOST_LANES, max(LEAST_LANES, _power_of_two(positions / plies)))
-    opening = math.ceil(plies / SHARE_OF_OPENING) if plies >= SHORTEST_WITH_OPENING else 0
+    share = SHARE_OF_SMALL if _is_small(measured) else SHARE_OF_OPENING
+    opening = math.ceil(plies * share) if plies >= SHORTEST_WITH_OPENING else 0
     window = round(min(WINDOW_GAMES * plies, WINDOW_GENERATIONS * positions) / 1000) * 1000
     limit = min(measured.limit, max(USUAL_LIMIT, LENGTHS_TO_LIMIT * measured.longest), MOST_PLIES)
     return {
