@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from alphazero.base.errors import ConfigError, RulesError
 from alphazero.cli.command_table import build_parser, run_command
-from alphazero.cli.training.train import read_settings
+from alphazero.cli.training import games
+from alphazero.cli.training.train import chosen_lines, read_settings
 from alphazero.games.movers import first_player_moves
 from alphazero.games.registry import game_names, make_line, read_game
+from alphazero.settings.load import to_table
 from tests.support.paths import REPOSITORY, SUPPORT
 
 BOXES = SUPPORT / "games" / "rules" / "boxes.py"
@@ -114,3 +120,112 @@ def test_games_of_others_have_a_preset_unless_a_file_is_named() -> None:
     assert preset("--game", nim) == ("own_game", "selfplay")
     assert preset("--game", nim, "--config", "othello", "--mode", "mixed") == ("othello", "mixed")
     assert preset("--game", "othello") == ("chess_cpu", "supervised")
+
+
+RANK = """import json, sys
+from alphazero.cli.command_table import build_parser
+from alphazero.cli.training.train import read_settings
+from alphazero.settings.load import to_table
+config = read_settings(build_parser("train").parse_args(sys.argv[1:]), "chess_20x256")[0]
+print(json.dumps(to_table(config)))
+"""
+
+
+def test_the_launcher_and_every_rank_choose_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--game", f"{BOXES}:Boxes(size=2)", "--device", "cpu"]
+    config, _ = read_settings(build_parser("train").parse_args(words), "chess_cpu")
+    for seed in ("1", "2"):  # of Python's own hashes, by which sets are ordered
+        rank = subprocess.run(
+            [sys.executable, "-c", RANK, *words],
+            cwd=REPOSITORY,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+        )
+        assert json.loads(rank.stdout) == to_table(config), rank.stderr
+    assert run_command(["launch", *words, "--gpus", "2", "--dry-run"]) == 0
+    (line,) = chosen_lines(config)
+    assert line in capsys.readouterr().err
+
+
+HISTORY = """class Game:
+    num_distinct_actions = 4
+    max_game_length = 4
+    def __init__(self): self.moves = []
+    def current_player(self): return len(self.moves) % 2
+    def legal_actions(self): return [i for i in range(4) if i not in self.moves]
+    def apply_action(self, action): self.moves.append(action)
+    def is_terminal(self): return len(self.moves) == 4
+    def returns(self): return [0, 0]
+    def observation_tensor(self, player): return [float(i in self.moves) for i in range(4)]
+    def action_to_string(self, player, action): return str(action)
+    def clone(self):
+        other = Game()
+        other.moves = list(self.moves)
+        return other
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "differs"),
+    [
+        (
+            "if i not in self.moves]",
+            "if i not in self.moves and not (self.moves == [2, 1] and i == 0)]",
+            "differ in their legal actions",
+        ),
+        (
+            "len(self.moves) == 4",
+            "len(self.moves) == 4 or self.moves == [2, 1, 0]",
+            "differ in whether the game ends after action 0",
+        ),
+        ("return [0, 0]", "return [1, -1] if self.moves == [2, 1, 0, 3] else [0, 0]", "differ in the result"),
+    ],
+)
+def test_what_the_network_cannot_see_is_noted_with_both_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, differs: str
+) -> None:
+    path = tmp_path / "history.py"
+    path.write_text(HISTORY, encoding="utf-8")
+    words = ["games", "check", f"{path}:Game", "--games", "300"]
+    assert run_command(words) == 0
+    assert "note:" not in capsys.readouterr().out
+    path.write_text(HISTORY.replace(old, new), encoding="utf-8")
+    assert run_command(words) == 0
+    out = capsys.readouterr().out
+    (note,) = (line for line in out.splitlines() if line.startswith("note: "))
+    assert note.startswith("note: observation_tensor: two positions look the same and ") and differs in note
+    lines = note.partition("(the moves: ")[2].rstrip(")").split(" and ")
+    assert "2,1" in (line[:3] for line in lines)
+    first, second = ({int(move) for move in line.split(",")} for line in lines)
+    assert first == second  # the same squares are taken
+
+
+def test_the_check_says_what_to_expect(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "history.py"
+    path.write_text(HISTORY, encoding="utf-8")
+    monkeypatch.setattr(games, "SEARCH_S", 0.1)
+    assert run_command(["games", "check", f"{path}:Game"]) == 0
+    rows = dict(line.split(None, 1) for line in capsys.readouterr().out.splitlines())
+    assert rows["games"].startswith("1,000 random games of 4.0 plies")
+    assert rows["search"].endswith(" simulations/s on one core with a network that costs nothing")
+    assert int(rows["search"].partition(" ")[0].replace(",", "")) > 100
+    config, _ = read_settings(build_parser("train").parse_args(["--game", f"{path}:Game"]), "chess_cpu")
+    assert (rows["training"],) == chosen_lines(config)
+
+
+def test_the_check_ends_after_its_time_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "slow.py"
+    path.write_text(
+        "import time\n" + HISTORY.replace("self.moves.append", "time.sleep(0.01); self.moves.append")
+    )
+    monkeypatch.setattr(games, "LIMIT_S", 0.5)
+    monkeypatch.setattr(games, "SEARCH_S", 0.1)
+    assert run_command(["games", "check", f"{path}:Game", "--games", "100000"]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("games"))
+    assert "; ended after 0 s" in row
+    assert 1 <= int(row.split()[1]) < 100

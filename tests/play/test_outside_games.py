@@ -250,8 +250,11 @@ def test_a_run_trains_stops_and_goes_on(game: str, tmp_path: Path) -> None:
     )
     begun = run(*words, "--generations", "2")
     assert begun.returncode == 0, begun.stderr
+    chosen = " plies, window from 5,000 positions (games of "  # the flags give all else
+    assert begun.stderr.count(chosen) == 1
     before = GameStore.open(tmp_path / "own" / "games").num_games
-    assert run(*words, "--generations", "3").returncode == 0
+    resumed = run(*words, "--generations", "3")
+    assert resumed.returncode == 0 and "chosen for" not in resumed.stderr
     store = GameStore.open(tmp_path / "own" / "games")
     assert store.num_games > before
     report = run(

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import time
 from typing import TypeAlias
+
+import numpy as np
 
 from alphazero.base.errors import ConfigError, RulesError
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_number
 from alphazero.games.outside import names, openspiel
 from alphazero.games.outside.check import Findings, check
+from alphazero.games.outside.measured import measure
 from alphazero.games.outside.use import explainer_of, rules_of
-from alphazero.games.registry import game_names, get_spec, make_line, read_game
+from alphazero.games.registry import game_names, get_game, get_spec, make_line, read_game
+from alphazero.play.search_settings import self_play_settings
+from alphazero.play.selfplay import new_lane
 from alphazero.settings.flags import count
+from alphazero.settings.load import Config, load_config
+from alphazero.settings.outside.chosen import OUTSIDE_PRESET, line_of, with_chosen
+from alphazero.show.console import showing
 
 Row: TypeAlias = tuple[str, str, str, str]
+LIMIT_S = 60.0  # of the random games
+SEARCH_S, SEARCH_LANES = 1.0, 64  # of the search that is timed
 HEADER: Row = ("game", "moves", "input", "policy")  # moves: all; input and policy head of the network
 
 
@@ -25,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "check", help="play random games by the rules of one game, and report what is wrong"
     )
     one.add_argument("game", metavar="GAME", help=f"{', '.join(game_names())}, {names.FORMS}")
-    add_number(one, "--games", count, "random games", 100)
+    add_number(one, "--games", count, "random games", 1000)
     add_number(one, "--seed", count, "seed of the moves", 1)
 
 
@@ -71,27 +82,58 @@ def check_one(name: str, num_games: int, seed: int) -> int:
         raise ConfigError(f"{name}: its rules are this program's own; expected {names.FORMS}")
     rules = rules_of(name)
     try:
-        found = check(rules, num_games, seed)
+        with showing("random games", num_games, "game") as work:
+            found = check(rules, num_games, seed, LIMIT_S, lambda: work.advance(work.done + 1))
     except Exception as error:
         raise RulesError(explainer_of(name)(error)) from error
-    print("\n".join(lines_of(name, found)))
+    rows = rows_of(name, found)
+    if not found.faults:
+        make_line(name).packed()  # the core has nothing against it
+        config = chosen_settings(name)
+        speed = simulations_per_s(config)
+        rows.append(("search", f"{speed:,.0f} simulations/s on one core with a network that costs nothing"))
+        # Row 'symmetries': described(found(rules)) of games/outside/symmetry.py.
+        rows.append(("training", line_of(config, measure(name))))
+    print("\n".join(table(rows)))
+    print("".join(f"note: {note}\n" for note in found.notes), end="")
+    print("".join(f"fault: {fault}\n" for fault in found.faults), end="")
     if found.faults:
         raise RulesError(f"{name}: {counted(len(found.faults), 'fault')}; {found.faults[0]}")
-    make_line(name).packed()  # the core has nothing against it
     return 0
 
 
-def lines_of(name: str, found: Findings) -> list[str]:
-    """The findings for people."""
+def rows_of(name: str, found: Findings) -> list[tuple[str, str]]:
+    """The findings for people, but for faults and notes."""
     games, plies = max(1, found.games), max(1, found.plies)
     _, moves, seen, head = outside_row(name)
     length = f"{found.plies / games:.1f} plies, {found.longest} at most"
-    rows = [
+    ended = f"; ended after {LIMIT_S:.0f} s" if found.out_of_time else ""
+    return [
         ("game", name),
         ("network", f"{seen}, {moves} moves, {head} policy"),
-        ("games", f"{counted(found.games, 'random game')} of {length}"),
+        ("games", f"{counted(found.games, 'random game')} of {length}{ended}"),
         ("results", f"first player {found.first_wins / games:.0%}, drawn {found.draws / games:.0%}"),
         ("moves", f"{found.most_legal} legal at most; {found.again / plies:.0%} by the player before"),
         ("speed", f"{found.plies / max(found.seconds, 1e-9):,.0f} plies/s on one core, with these checks"),
     ]
-    return [*table(rows), *(f"fault: {fault}" for fault in found.faults)]
+
+
+def chosen_settings(name: str) -> Config:
+    """Those that `alphazero train --game` begins with where nothing else is named."""
+    return with_chosen(load_config(OUTSIDE_PRESET, {"game": name}, is_named=False), measure(name))
+
+
+def simulations_per_s(config: Config) -> float:
+    """Of self-play in one thread, with an evaluator that knows nothing and costs nothing."""
+    name, settings = config.network.game, self_play_settings(config.search, config.self_play, seed=0)
+    pool = get_game(name).core.self_play(settings, SEARCH_LANES, 1, 1)
+    for lane in range(SEARCH_LANES):
+        pool.add_lane(new_lane(lane))
+    pool.begin(1 << 40)
+    logits = np.zeros(SEARCH_LANES * get_spec(name).max_legal_moves, np.float32)
+    wdl = np.full((SEARCH_LANES, 3), 1 / 3, np.float32)
+    packed, legal, _ = pool.step(0)
+    began = time.perf_counter()
+    while (seconds := time.perf_counter() - began) < SEARCH_S:
+        packed, legal, _ = pool.step(0, logits[: len(legal)], wdl[: len(packed)])
+    return float(pool.simulations / seconds)

@@ -194,8 +194,7 @@ def run(args: argparse.Namespace) -> int:
     )
     if plan.device == "cuda":
         config, settings = train.read_settings(trainer, train.GPU_PRESET)
-    if plan.node_rank == 0:
-        train.check_resumed(config, trainer.resume, fresh_start=fresh_start)
+    continues = plan.node_rank == 0 and train.check_resumed(config, trainer.resume, fresh_start=fresh_start)
     settled = check_batches(plan, config, settings, fresh_start=fresh_start)
     names = list(dict.fromkeys(name for name, _ in machine.addresses))
     if not plan.is_head and plan.interface and plan.interface not in names:
@@ -204,7 +203,7 @@ def run(args: argparse.Namespace) -> int:
         require_package(config.run)
     notices = [*_unread_variables(), *_commands_of_others(request, args.passed_on, plan)]
     if args.dry_run:
-        for line in (*plan.notices, *notices, *settled):
+        for line in (*plan.notices, *notices, *settled, *(() if continues else train.chosen_lines(config))):
             say(line)
         if not plan.is_head and plan.node_rank == 0 and not machines.port_is_free(plan.master_port):
             say(f"port {plan.master_port} is in use here now: a start would refuse it, or take another one")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from alphazero.cli.command_table import build_parser, run_command
 from alphazero.cli.flags import add_config_flag, add_device_flag, add_number
 from alphazero.cluster.plan.outer import TaskRank, read_task
 from alphazero.cluster.plan.role import refuse_loopback
+from alphazero.games.outside.measured import measure
 from alphazero.games.outside.names import is_outside
 from alphazero.machine import machine as machines
 from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK
@@ -39,6 +41,7 @@ from alphazero.settings.load import (
     shipped_deepspeed_config,
     with_named_rate,
 )
+from alphazero.settings.outside.chosen import OUTSIDE_PRESET, line_of, with_chosen
 from alphazero.settings.scope import changed_settings, kept_settings, require_same_run
 from alphazero.show.console import Console
 from alphazero.show.weights_and_biases import require_package
@@ -48,7 +51,6 @@ MOST_RANKS = 2**20
 WORLD_SIZE_FLAGS = ("--world-size", "--gpus", "--num-gpus")
 MEETING_LIMIT_S = 1800.0  # as --start-timeout of the launcher
 GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"
-OUTSIDE_PRESET = "own_game"  # of games of OpenSpiel and Python files
 NO_GPU_NOTICES = (
     f"NO NVIDIA DEVICE IN USE: training on the CPU with the small preset {CPU_PRESET};",
     f"the full network is --config {GPU_PRESET}",
@@ -160,23 +162,43 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
                 f"{path}: no such file or directory; expected a game store, PGN file or directory"
             )
         refuse_positions(Path(path))
-    return with_named_rate(merge(config, settings)), settings
+    config = with_named_rate(merge(config, settings))
+    return (_with_chosen(config) if not args.config or config.set_by_file else config), settings
 
 
-def check_resumed(config: Config, resume: str, *, fresh_start: bool) -> None:
-    """Raise CheckpointError where the checkpoint to continue from is of another run; needs no torch.
+def _with_chosen(config: Config) -> Config:
+    """With settings that suit a game of OpenSpiel or a Python file.
 
-    The batch is left to those who know the number of ranks, and what is damaged to those who read it all.
+    A preset that the user named stands as it is. A launcher without the core leaves the choice to the ranks.
+    """
+    if not is_outside(config.network.game) or importlib.util.find_spec("alphazero._core") is None:
+        return config
+    return with_chosen(config, measure(config.network.game))
+
+
+def chosen_lines(config: Config) -> tuple[str, ...]:
+    """A line that says what was chosen for the game of a run that begins, or none."""
+    if not config.set_by_game:
+        return ()
+    return tuple(filter(None, [line_of(config, measure(config.network.game))]))
+
+
+def check_resumed(config: Config, resume: str, *, fresh_start: bool) -> bool:
+    """Whether there is a checkpoint to continue from. Raises CheckpointError where it is of another run.
+
+    This needs no torch. The batch is left to those who know the number of ranks, and what is damaged to those
+    who read it all.
     """
     run = run_directory(config)
     if fresh_start or not (path := find_resumed(run.checkpoints, resume, lambda _: None, hash_files=False)):
-        return
+        return False
     state = read_json(path / STATE)
     saved, step, in_use = state.get("config"), state.get("step"), state.get("micro_batch_size")
     if isinstance(saved, dict) and isinstance(step, int) and isinstance(in_use, int):
         changes = changed_settings(saved, kept_settings(saved, in_use, config).config)
         others = [change for change in changes if change.name != "batch_size"]
         require_same_run(run.path, step, saved, others)
+    return True
 
 
 def run_directory(config: Config, *, fresh_start: bool = False, reserve: bool = False) -> RunDirectory:
@@ -224,8 +246,9 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
     on_cpu = args.device == "cpu" or not device_files_present()
     try:
         config, settings = read_settings(args, CPU_PRESET if on_cpu else GPU_PRESET)
+        continues = False
         if os.environ["RANK"] == "0" or task is not None:  # other hosts may have other files of that name
-            check_resumed(config, args.resume, fresh_start=args.fresh_start)
+            continues = check_resumed(config, args.resume, fresh_start=args.fresh_start)
     except AlphaZeroError as error:
         error.found_by_all_ranks = True
         raise
@@ -255,7 +278,10 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         check=not args.no_preflight,
         command=_command(task),
         is_launched=COMMAND_VARIABLE in os.environ,
-        notices=NO_GPU_NOTICES if on_cpu and not args.config and config.preset == CPU_PRESET else (),
+        notices=(
+            *(NO_GPU_NOTICES if on_cpu and not args.config and config.preset == CPU_PRESET else ()),
+            *(() if continues else chosen_lines(config)),
+        ),
     )
     return train(config, settings, runtime, request)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import random
 import time
 from collections.abc import Callable
@@ -9,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from alphazero.games.outside.hidden import AlikePositions
 from alphazero.games.outside.rules import Rules, State, as_floats
 
 MOST_PLIES = 100_000  # of a game that is given up as endless
@@ -16,7 +19,11 @@ MOST_PLIES = 100_000  # of a game that is given up as endless
 
 @dataclass
 class Findings:
-    """faults: one line each, at most one of a kind. again: plies of a player who had moved just before."""
+    """faults: one line each, at most one of a kind. again: plies of a player who had moved just before.
+
+    notes: where the network sees one position and the rules have two, as many games have it on purpose.
+    out_of_time: whether the limit of time ended the games.
+    """
 
     games: int = 0
     plies: int = 0
@@ -27,15 +34,19 @@ class Findings:
     draws: int = 0
     seconds: float = 0.0
     faults: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    out_of_time: bool = False
 
 
 @dataclass
 class _Game:
-    """One random game. copy: of a state."""
+    """One random game. copy: of a state. deadline: of time.perf_counter."""
 
     rules: Rules
     copy: Callable[[State], State]
     found: Findings
+    alike: AlikePositions
+    deadline: float
     moves: list[int] = field(default_factory=list)
 
     def fault(self, kind: str, what: str) -> None:
@@ -47,8 +58,12 @@ class _Game:
         state = self.copy(self.rules.start)
         last = None
         while not state.is_terminal() and len(self.moves) < MOST_PLIES:
+            if time.perf_counter() > self.deadline:
+                self.found.out_of_time = True
+                break
             player, legal = state.current_player(), sorted(state.legal_actions())
-            self.look(state, player, legal)
+            seen, place = self.look(state, player, legal), (self.moves, len(self.moves))
+            self.alike.compare_legal(seen, legal, place)
             self.found.again += player == last
             last = player
             action = draw.choice(legal)
@@ -56,10 +71,12 @@ class _Game:
                 self.look_at_copy(state, action, player, legal)
             state.apply_action(action)
             self.moves.append(action)
+            returns = tuple(map(float, state.returns())) if state.is_terminal() else ()
+            self.alike.compare_end(seen, action, returns, place)
         return state
 
-    def look(self, state: State, player: int, legal: list[int]) -> None:
-        """Whatever the core would refuse or a person could not use."""
+    def look(self, state: State, player: int, legal: list[int]) -> bytes:
+        """Whatever the core would refuse or a person could not use. A digest of what the network sees."""
         if not legal:
             self.fault("legal_actions", "is empty while is_terminal() is false")
             raise ValueError("legal_actions() is empty while is_terminal() is false")
@@ -80,6 +97,7 @@ class _Game:
         texts = [state.action_to_string(player, action) for action in legal]
         if len(set(texts)) < len(texts):
             self.fault("action_to_string", "two legal actions have one text; people will type their numbers")
+        return hashlib.blake2b(seen.tobytes(), digest_size=16, salt=bytes([player])).digest()
 
     def look_at_copy(self, state: State, action: int, player: int, legal: list[int]) -> None:
         """A move in a copy must not change the original, and both must continue alike."""
@@ -91,26 +109,41 @@ class _Game:
             self.fault("clone", "a move in the copy changes the original")
 
 
-def check(rules: Rules, num_games: int, seed: int) -> Findings:
-    """Play so many random games. Whatever the rules raise is raised."""
-    found, draw = Findings(), random.Random(seed)
+def check(
+    rules: Rules,
+    num_games: int,
+    seed: int,
+    most_seconds: float = math.inf,
+    on_game: Callable[[], None] = lambda: None,
+) -> Findings:
+    """Play so many random games, as far as the time suffices. Whatever the rules raise is raised."""
+    found, draw, alike = Findings(), random.Random(seed), AlikePositions()
     copy: Callable[[State], State] = rules.clone or (lambda state: state.clone())
     began = time.perf_counter()
-    for _ in range(num_games):
-        game = _Game(rules, copy, found)
+    while found.games < num_games and not found.out_of_time:
+        game = _Game(rules, copy, found, alike, began + most_seconds)
         end = game.play(draw)
-        found.games += 1
         found.plies += len(game.moves)
-        found.longest = max(found.longest, len(game.moves))
-        if not end.is_terminal():
-            game.fault("is_terminal", f"no end within {MOST_PLIES:,} plies")
-            continue
-        returns = [float(value) for value in end.returns()]
-        if returns not in ([1.0, -1.0], [0.0, 0.0], [-1.0, 1.0]):
-            game.fault("returns", f"{returns}; expected [1, -1], [0, 0] or [-1, 1]")
-        found.first_wins += returns[:1] == [1.0]
-        found.draws += returns[:1] == [0.0]
-        if len(game.moves) > rules.max_plies:
-            game.fault("max_game_length", f"a game of {len(game.moves)} plies; expected {rules.max_plies}")
+        if not found.out_of_time:
+            _look_at_end(game, end)
+            on_game()
     found.seconds = time.perf_counter() - began
+    found.notes = alike.lines()
     return found
+
+
+def _look_at_end(game: _Game, end: State) -> None:
+    """Add a game that was played to its end, or to MOST_PLIES."""
+    found, length = game.found, len(game.moves)
+    found.games += 1
+    found.longest = max(found.longest, length)
+    if not end.is_terminal():
+        game.fault("is_terminal", f"no end within {MOST_PLIES:,} plies")
+        return
+    returns = [float(value) for value in end.returns()]
+    if returns not in ([1.0, -1.0], [0.0, 0.0], [-1.0, 1.0]):
+        game.fault("returns", f"{returns}; expected [1, -1], [0, 0] or [-1, 1]")
+    found.first_wins += returns[:1] == [1.0]
+    found.draws += returns[:1] == [0.0]
+    if length > game.rules.max_plies:
+        game.fault("max_game_length", f"a game of {length} plies; expected {game.rules.max_plies}")
