@@ -8,7 +8,7 @@ import pytest
 
 from alphazero.base.errors import RulesError
 from alphazero.games.outside import rules
-from alphazero.games.outside.measured import MOST_PLIES, measure
+from alphazero.games.outside.trials.measured import MOST_PLIES, measure
 from alphazero.games.registry import read_game
 from tests.support.paths import SUPPORT
 

@@ -12,7 +12,8 @@ import pytest
 import alphazero._core as _core
 from alphazero.base.errors import RulesError
 from alphazero.data.sampling.loader import Loader, WindowEncoder
-from alphazero.games.outside import rules, symmetry
+from alphazero.games.outside import rules
+from alphazero.games.outside.trials import symmetry
 from alphazero.games.outside.use import rules_of
 from alphazero.games.registry import get_spec, read_game
 from tests.data.sampling.test_symmetries import random_games, window_of

@@ -12,8 +12,9 @@ from alphazero.base.errors import ConfigError, RulesError
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_number
 from alphazero.games.outside import names, openspiel
-from alphazero.games.outside.check import Findings, check
-from alphazero.games.outside.measured import measure
+from alphazero.games.outside.trials.check import Findings, check
+from alphazero.games.outside.trials.measured import measure
+from alphazero.games.outside.trials.symmetry import described, symmetries_of
 from alphazero.games.outside.use import explainer_of, rules_of
 from alphazero.games.registry import game_names, get_game, get_spec, make_line, read_game
 from alphazero.play.search_settings import self_play_settings
@@ -92,7 +93,7 @@ def check_one(name: str, num_games: int, seed: int) -> int:
         config = chosen_settings(name)
         speed = simulations_per_s(config)
         rows.append(("search", f"{speed:,.0f} simulations/s on one core with a network that costs nothing"))
-        # Row 'symmetries': described(found(rules)) of games/outside/symmetry.py.
+        rows.append(("symmetries", described(symmetries_of(name))))
         rows.append(("training", line_of(config, measure(name))))
     print("\n".join(table(rows)))
     print("".join(f"note: {note}\n" for note in found.notes), end="")

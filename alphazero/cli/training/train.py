@@ -21,8 +21,8 @@ from alphazero.cli.command_table import build_parser, run_command
 from alphazero.cli.flags import add_config_flag, add_device_flag, add_number
 from alphazero.cluster.plan.outer import TaskRank, read_task
 from alphazero.cluster.plan.role import refuse_loopback
-from alphazero.games.outside.measured import measure
 from alphazero.games.outside.names import is_outside
+from alphazero.games.outside.trials.measured import measure
 from alphazero.machine import machine as machines
 from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK
 from alphazero.machine.nvml import device_files_present

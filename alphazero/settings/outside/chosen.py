@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from alphazero.base.text import counted
-from alphazero.games.outside.measured import Measured
+from alphazero.games.outside.trials.measured import Measured
 from alphazero.settings.load import SECTIONS, Config
 from alphazero.settings.self_play import MOST_PLIES
 

@@ -9,7 +9,7 @@ import pytest
 
 from alphazero.cli.command_table import build_parser
 from alphazero.cli.training.train import chosen_lines, read_settings
-from alphazero.games.outside.measured import Measured
+from alphazero.games.outside.trials.measured import Measured
 from alphazero.settings.load import Config, load_config, to_table
 from alphazero.settings.outside.chosen import OUTSIDE_PRESET, chosen, line_of, shape_of_network, with_chosen
 from tests.support.paths import REPOSITORY

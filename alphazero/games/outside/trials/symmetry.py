@@ -15,7 +15,7 @@ import numpy.typing as npt
 from alphazero.base.errors import RulesError
 from alphazero.base.text import counted
 from alphazero.games.outside.rules import EndlessLoop, Rules, questions, watch
-from alphazero.games.outside.twins import Images, Symmetry, Trial, order_of_planes
+from alphazero.games.outside.trials.twins import Images, Symmetry, Trial, order_of_planes
 from alphazero.games.outside.use import explainer_of, rules_of, use_rules
 
 MOST_NAMED = 255  # as in foreign.hpp

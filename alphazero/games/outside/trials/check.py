@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from alphazero.games.outside.hidden import AlikePositions
 from alphazero.games.outside.rules import Rules, State, as_floats
+from alphazero.games.outside.trials.hidden import AlikePositions
 
 MOST_PLIES = 100_000  # of a game that is given up as endless
 
