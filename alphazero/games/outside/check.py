@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from alphazero.games.outside.rules import Rules, State, as_floats
+from alphazero.games.outside.rules import Rules, State, answered, as_floats, watched
 
 MOST_PLIES = 100_000  # of a game that is given up as endless
 
@@ -47,6 +47,7 @@ class _Game:
         state = self.copy(self.rules.start)
         last = None
         while not state.is_terminal() and len(self.moves) < MOST_PLIES:
+            answered()
             player, legal = state.current_player(), sorted(state.legal_actions())
             self.look(state, player, legal)
             self.found.again += player == last
@@ -98,7 +99,8 @@ def check(rules: Rules, num_games: int, seed: int) -> Findings:
     began = time.perf_counter()
     for _ in range(num_games):
         game = _Game(rules, copy, found)
-        end = game.play(draw)
+        with watched():
+            end = game.play(draw)
         found.games += 1
         found.plies += len(game.moves)
         found.longest = max(found.longest, len(game.moves))
