@@ -17,6 +17,7 @@ from alphazero.base.text import quoted
 from alphazero.games.outside.names import DIGEST_DIGITS, ClassName
 from alphazero.games.outside.rules import (
     METHODS,
+    MOST_ACTIONS,
     Explainer,
     Rules,
     answered,
@@ -27,7 +28,7 @@ from alphazero.games.outside.rules import (
 
 USUAL_LENGTH = 10_000  # plies, where the class does not say
 IMPORTS_S = 240.0  # more than for an answer: libraries that a file imports may come from a slow disk
-MOST = 1_000_000  # plies or actions; what a game may have is less
+MOST_PLIES = 1_000_000
 
 
 def load(name: ClassName) -> Rules:
@@ -66,8 +67,8 @@ def _rules(path: Path, name: ClassName) -> Rules:
             start=start,
             clone=None if callable(getattr(start, "clone", None)) else copy.deepcopy,
             shape=_shape(start),
-            num_actions=_number(start, "num_distinct_actions", path, name.of, None),
-            max_plies=_number(start, "max_game_length", path, name.of, USUAL_LENGTH),
+            num_actions=_number(start, "num_distinct_actions", path, name.of, None, MOST_ACTIONS),
+            max_plies=_number(start, "max_game_length", path, name.of, USUAL_LENGTH, MOST_PLIES),
         )
     )
 
@@ -113,7 +114,7 @@ def _shape(start: Any) -> tuple[int, int, int]:  # noqa: ANN401
     return shape_of_board(shape)
 
 
-def _number(start: Any, key: str, path: Path, of: str, usual: int | None) -> int:  # noqa: ANN401
+def _number(start: Any, key: str, path: Path, of: str, usual: int | None, most: int) -> int:  # noqa: ANN401
     value = getattr(start, key, usual)
     value = value() if callable(value) else value
     if value is None:
@@ -122,8 +123,8 @@ def _number(start: Any, key: str, path: Path, of: str, usual: int | None) -> int
         number = operator.index(value)
     except TypeError:
         number = 0
-    if not 1 <= number <= MOST:
+    if not 1 <= number <= most:
         raise ConfigError(
-            f"{path}: class {of}: {key} is {quoted(value)}; expected a whole number, 1 to {MOST:,}"
+            f"{path}: class {of}: {key} is {quoted(value)}; expected a whole number, 1 to {most:,}"
         )
     return number
