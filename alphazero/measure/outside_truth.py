@@ -19,7 +19,7 @@ from alphazero.base.text import counted
 from alphazero.games.core_types import Line
 from alphazero.games.outside import solvers
 from alphazero.games.outside.rules import Rules, State
-from alphazero.games.outside.solvers import Solve, copier, position_key, result_of, solver_of
+from alphazero.games.outside.solvers import Solve, position_key, result_of, solver_of
 from alphazero.games.outside.use import explainer_of, rules_of
 from alphazero.games.registry import make_line
 from alphazero.measure.solved_positions import ExactPosition
@@ -174,7 +174,7 @@ def reachable_positions(
 
 def all_positions(rules: Rules, most: int) -> list[tuple[tuple[int, ...], State]] | None:
     """Positions that differ by their keys, with the first moves that lead there; None: more than `most`."""
-    copy = copier(rules)
+    copy = rules.copy
     seen = {position_key(rules.start)}
     found: list[tuple[tuple[int, ...], State]] = [((), rules.start)]
     for moves, state in found:  # grows
@@ -192,7 +192,7 @@ def all_positions(rules: Rules, most: int) -> list[tuple[tuple[int, ...], State]
 
 def random_positions(rules: Rules, seed: int) -> Iterator[tuple[tuple[int, ...], State]]:
     """One of each random game that no game before had, until FRUITLESS_GAMES in a row have none."""
-    draw, copy = random.Random(seed), copier(rules)
+    draw, copy = random.Random(seed), rules.copy
     seen: set[bytes] = set()
     fruitless = 0
     while fruitless < FRUITLESS_GAMES:
@@ -214,7 +214,7 @@ def random_positions(rules: Rules, seed: int) -> Iterator[tuple[tuple[int, ...],
 
 def values_of_moves(rules: Rules, solve: Solve, state: State) -> tuple[int, ...]:
     """Of the legal moves in ascending order, for player 0."""
-    copy, values = copier(rules), []
+    values = []
     for action in sorted(map(int, state.legal_actions())):
         after = copy(state)
         after.apply_action(action)

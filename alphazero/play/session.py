@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from alphazero.base.errors import AlphaZeroError, GameInputError
+from alphazero.base.errors import AlphaZeroError, GameInputError, RulesError
 from alphazero.base.text import counted, near_match, quoted, table
 from alphazero.games.board import Board
 from alphazero.games.drawing import Style, can_be_flipped
@@ -167,6 +167,8 @@ class PlaySession:
             return
         try:
             self._do(word, rest.strip(), typed.strip())
+        except RulesError:
+            raise
         except AlphaZeroError as error:
             self.write(str(error))
 

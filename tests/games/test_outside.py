@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +16,10 @@ import torch
 
 from alphazero.base.errors import ConfigError, GameInputError, RulesError
 from alphazero.games.board import Board
-from alphazero.games.outside import names, openspiel, rules
+from alphazero.games.outside import names, openspiel, python_file, rules
 from alphazero.games.outside.rules import shape_of_board
-from alphazero.games.outside.use import rules_of
+from alphazero.games.outside.trials.check import check
+from alphazero.games.outside.use import explainer_of, rules_of
 from alphazero.games.registry import GameSpec, get_spec, known_game, make_line, read_game
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.model.planes import expand_planes
@@ -329,3 +333,91 @@ def test_a_line_of_each_game_is_openspiel_s_own(spiel: Any, name: str) -> None:
         assert (outcome.value if line.first_player_to_move else -outcome.value) == state.returns()[0]
     with torch.inference_mode():
         assert network(planes).policy_BA.shape == (1, spec.policy_size)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ("num_distinct_actions = 2.5", r"num_distinct_actions is 2.5; expected a whole number, 1 to 65,536"),
+        ("num_distinct_actions = 'two'", "num_distinct_actions is 'two'; expected a whole number"),
+        ("num_distinct_actions = 0", "num_distinct_actions is 0; expected a whole number"),
+        ("def max_game_length(self): return -5", "max_game_length is -5; expected a whole number"),
+        ("max_game_length = 10**30", "max_game_length is 10*; expected a whole number, 1 to 1,000,000"),
+        ("def is_terminal(self): return True", r"is_terminal\(\) is true at the start; expected a game"),
+    ],
+)
+def test_a_class_that_is_no_game_is_refused_before_it_is_played(
+    tmp_path: Path, change: str, fault: str
+) -> None:
+    with pytest.raises(ConfigError, match=fault):
+        rules_of(game_of(tmp_path, change))
+
+
+def test_an_exception_whose_text_raises_is_named_by_its_kind(tmp_path: Path) -> None:
+    game = game_of(
+        tmp_path,
+        "def apply_action(self, action):",
+        "    class Mute(Exception):",
+        "        def __str__(self): raise ValueError",
+        "    raise Mute",
+    )
+    with pytest.raises(RulesError, match=r"game\.py:15: Mute \(the moves so far: start\)$"):
+        make_line(game).push(0)
+
+
+@pytest.mark.filterwarnings("error")
+def test_observations_beyond_32_bits_are_refused_without_a_warning(tmp_path: Path) -> None:
+    line = make_line(game_of(tmp_path, "def observation_tensor(self, player): return (1e300,)"))
+    with pytest.raises(RulesError, match="number 0 is not finite"):
+        line.packed()
+
+
+def test_a_pipe_is_no_file_of_a_game(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    with pytest.raises(ConfigError, match=r"pipe\.py: is no regular file; expected a Python file"):
+        read_game("--game", f"{tmp_path / 'pipe.py'}:Game")
+
+
+def test_rules_that_leave_the_process_while_they_are_checked_are_a_fault(tmp_path: Path) -> None:
+    game = game_of(tmp_path, "def apply_action(self, action): raise SystemExit(0)")
+    with pytest.raises(rules.StrayError) as caught:
+        check(rules_of(game), 1, 0)
+    assert explainer_of(game)(caught.value).endswith("game.py:12: SystemExit: 0")
+
+
+@pytest.mark.parametrize(
+    "lines", [["while True: pass"], ["class Game:", "    def __init__(self):", "        while True: pass"]]
+)
+def test_an_endless_loop_of_a_file_ends_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str]
+) -> None:
+    monkeypatch.setattr(rules, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(python_file, "IMPORTS_S", 0.5)
+    path = tmp_path / "loop.py"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(RulesError, match=rf"loop\.py:{len(lines)}: EndlessLoop: no answer for"):
+        rules_of(read_game("--game", f"{path}:Game"))
+
+
+def test_an_endless_loop_while_the_rules_are_checked_ends_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    game = game_of(tmp_path, "def apply_action(self, action):", "    while True: action += 2")
+    found = rules_of(game)
+    monkeypatch.setattr(rules, "PATIENCE_S", 0.5)
+    with pytest.raises(rules.StrayError) as caught:
+        check(found, 1, 0)
+    assert "game.py:13: EndlessLoop: no answer for" in explainer_of(game)(caught.value)
+
+
+def test_rules_that_wait_in_a_library_end_the_process_with_their_line(tmp_path: Path) -> None:
+    path = tmp_path / "sleeps.py"
+    path.write_text("import time\n" + HEAD + "    def __str__(self): time.sleep(100)\n", encoding="utf-8")
+    program = (
+        "from alphazero.games.outside import rules; from alphazero.games.board import Board; "
+        f"rules.PATIENCE_S = rules.GRACE_S = 0.5; print(Board({f'{path}:Game'!r}))"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert found.returncode == 2
+    (line,) = found.stderr.splitlines()
+    assert "sleeps.py:13: no answer for" in line and line.startswith("alphazero: error: ")

@@ -228,6 +228,29 @@ def test_games_that_ended_before_the_rules_fail_are_kept(tmp_path: Path) -> None
     assert "Traceback (most recent call last)" in again.stderr
 
 
+def test_rules_that_fail_at_a_person_s_move_end_the_game(tmp_path: Path) -> None:
+    begin, rules = (
+        "        before = self.closed()\n",
+        Path(BOXES.partition(":")[0]).read_text(encoding="utf-8"),
+    )
+    file = tmp_path / "fails.py"
+    file.write_text(rules.replace(begin, f"        raise KeyError('oops')\n{begin}"), encoding="utf-8")
+    game = read_game("--game", f"{file}:Boxes(size=2)")
+    path = tmp_path / "w.pt"
+    save_weights(path, AlphaZeroNet(NetworkConfig(game=game, blocks=1, filters=8), get_spec(game)), {})
+    words = ("play", "--weights", str(path), "--simulations", "2", "--game", f"{file}:Boxes(size=2)")
+    found = subprocess.run(
+        (sys.executable, "-m", "alphazero", *words),
+        cwd=REPOSITORY,
+        input="0\n1\n",
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 2
+    line = found.stderr.splitlines()[-1]
+    assert "fails.py:" in line and line.endswith("KeyError: 'oops' (the moves so far: start)")
+
+
 @pytest.mark.parametrize("game", [BOXES, "openspiel:tic_tac_toe"])
 def test_a_run_trains_stops_and_goes_on(game: str, tmp_path: Path) -> None:
     if game.startswith("openspiel:"):

@@ -95,6 +95,8 @@ def name_class(asked: ClassName, flag: str = "--game") -> str:
     """The user names a file in this process: its recorded name. Raises ConfigError where there is none."""
     path = Path(asked.file)
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe or a device may never end
+            raise ConfigError(f"{flag} {path}: is no regular file; expected a Python file with the game")
         content = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{flag} {path}: {error.strerror}; expected a Python file") from None

@@ -6,6 +6,7 @@ import copy
 import hashlib
 import importlib.util
 import math
+import operator
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -16,9 +17,20 @@ from typing import Any
 from alphazero.base.errors import ConfigError, RulesError
 from alphazero.base.text import quoted
 from alphazero.games.outside.names import DIGEST_DIGITS, ClassName
-from alphazero.games.outside.rules import METHODS, Explainer, Rules, check_sizes, shape_of_board
+from alphazero.games.outside.rules import (
+    METHODS,
+    MOST_ACTIONS,
+    Explainer,
+    Rules,
+    answered,
+    check_sizes,
+    shape_of_board,
+    watched,
+)
 
 USUAL_LENGTH = 10_000  # plies, where the class does not say
+IMPORTS_S = 240.0  # more than for an answer: libraries that a file imports may come from a slow disk
+MOST_PLIES = 1_000_000
 
 
 def load(name: ClassName) -> Rules:
@@ -29,31 +41,38 @@ def load(name: ClassName) -> Rules:
     path = Path(name.file)
     explain = Explainer(str(path), str(path))
     try:
-        kind = _class_in(path, name)
-        start = kind(**dict(name.parameters))
-        missing = [
-            method for method in METHODS if method != "clone" and not callable(getattr(start, method, None))
-        ]
-        if missing:
-            raise ConfigError(
-                f"{path}: class {name.of} has no method {missing[0]}; expected {', '.join(METHODS[:-1])}, "
-                "and clone or a state that copy.deepcopy copies"
-            )
-        return check_sizes(
-            Rules(
-                name=name.recorded,
-                place=f"{path}:{name.of}",
-                start=start,
-                clone=None if callable(getattr(start, "clone", None)) else copy.deepcopy,
-                shape=_shape(start),
-                num_actions=_number(start, "num_distinct_actions", path, name.of, None),
-                max_plies=_number(start, "max_game_length", path, name.of, USUAL_LENGTH),
-            )
-        )
+        with watched():
+            return _rules(path, name)
     except ConfigError:
         raise
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         raise RulesError(explain(error)) from error
+
+
+def _rules(path: Path, name: ClassName) -> Rules:
+    kind = _class_in(path, name)
+    start = kind(**dict(name.parameters))
+    missing = [
+        method for method in METHODS if method != "clone" and not callable(getattr(start, method, None))
+    ]
+    if missing:
+        raise ConfigError(
+            f"{path}: class {name.of} has no method {missing[0]}; expected {', '.join(METHODS[:-1])}, "
+            "and clone or a state that copy.deepcopy copies"
+        )
+    if start.is_terminal():
+        raise ConfigError(f"{path}: class {name.of}: is_terminal() is true at the start; expected a game")
+    return check_sizes(
+        Rules(
+            name=name.recorded,
+            place=f"{path}:{name.of}",
+            start=start,
+            clone=None if callable(getattr(start, "clone", None)) else copy.deepcopy,
+            shape=_shape(start),
+            num_actions=_number(start, "num_distinct_actions", path, name.of, None, MOST_ACTIONS),
+            max_plies=_number(start, "max_game_length", path, name.of, USUAL_LENGTH, MOST_PLIES),
+        )
+    )
 
 
 @cache
@@ -67,7 +86,9 @@ def run_file(path: Path, digest: str) -> ModuleType:
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # dataclasses and pickle look there
+    answered(IMPORTS_S)
     exec(compile(content, str(path), "exec"), module.__dict__)
+    answered()
     return module
 
 
@@ -92,7 +113,8 @@ def _shape(start: Any) -> tuple[int, int, int]:  # noqa: ANN401
 
     said = getattr(start, "observation_tensor_shape", None)
     said = said() if callable(said) else said
-    seen = np.asarray(start.observation_tensor(start.current_player()), dtype=np.float32)
+    with np.errstate(over="ignore"):  # what is infinite is refused later, with its place
+        seen = np.asarray(start.observation_tensor(start.current_player()), dtype=np.float32)
     shape: Sequence[int] = tuple(int(length) for length in (seen.shape if said is None else said))
     if math.prod(shape) != seen.size:
         raise ValueError(
@@ -101,9 +123,17 @@ def _shape(start: Any) -> tuple[int, int, int]:  # noqa: ANN401
     return shape_of_board(shape)
 
 
-def _number(start: Any, key: str, path: Path, of: str, usual: int | None) -> int:  # noqa: ANN401
+def _number(start: Any, key: str, path: Path, of: str, usual: int | None, most: int) -> int:  # noqa: ANN401
     value = getattr(start, key, usual)
     value = value() if callable(value) else value
     if value is None:
         raise ConfigError(f"{path}: class {of} has no {key}; expected a number: all actions are below it")
-    return int(value)
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = 0
+    if not 1 <= number <= most:
+        raise ConfigError(
+            f"{path}: class {of}: {key} is {quoted(value)}; expected a whole number, 1 to {most:,}"
+        )
+    return number

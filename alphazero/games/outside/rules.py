@@ -5,14 +5,17 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from alphazero.base.errors import ConfigError
+from alphazero.base.log import error_line
 from alphazero.base.text import shortened
 
 if TYPE_CHECKING:  # a launcher reads names without numpy
@@ -22,6 +25,7 @@ if TYPE_CHECKING:  # a launcher reads names without numpy
 TRACEBACK_VARIABLE = "ALPHAZERO_TRACEBACK"  # of cli/main.py: tracebacks are printed
 # A question that the rules have not answered for so long is given up.
 PATIENCE_S = 60.0
+GRACE_S = 10.0  # then the process ends: what waits within a library takes no exception
 GLANCE_S = 0.5
 MOST_ACTIONS = 1 << 16  # a move has 16 bits
 MOST_NUMBERS = 1 << 20  # of an observation
@@ -110,7 +114,8 @@ def as_floats(tensor: object) -> npt.NDArray[np.float32]:
     """An observation as f32 [numbers], for the core."""
     import numpy as np
 
-    return np.ascontiguousarray(tensor, dtype=np.float32).reshape(-1)
+    with np.errstate(over="ignore"):  # what is infinite is refused with its place
+        return np.ascontiguousarray(tensor, dtype=np.float32).reshape(-1)
 
 
 @dataclass(frozen=True)
@@ -122,9 +127,14 @@ class Explainer:
 
     def __call__(self, error: BaseException) -> str:
         """'nim.py:31: ZeroDivisionError: division by zero', of the last line within the file."""
+        if isinstance(error, StrayError):
+            error = error.__cause__ or error
         if os.environ.get(TRACEBACK_VARIABLE):
             traceback.print_exception(error)
-        what = shortened((str(error).strip().splitlines() or [""])[0])
+        try:
+            what = shortened((str(error).strip().splitlines() or [""])[0])
+        except Exception:  # the text of an exception is the rules' own code as well
+            what = ""
         kind = type(error).__name__
         frames = traceback.extract_tb(error.__traceback__)
         if isinstance(error, SyntaxError) and error.filename:
@@ -138,9 +148,13 @@ class EndlessLoop(BaseException):
     """Raised within rules that do not answer; no `except Exception` of theirs stops it."""
 
 
+class StrayError(Exception):
+    """Its cause is an exception of the rules that `except Exception` does not stop."""
+
+
 _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _watching = threading.Event()
-questions: dict[int, float] = {}  # threads that ask the rules beside the core, and time.monotonic() then
+_asking: dict[int, float] = {}  # threads that run rules outside the core: since when (time.monotonic)
 
 
 def watch() -> None:
@@ -150,16 +164,49 @@ def watch() -> None:
         threading.Thread(target=_watch, name="rules", daemon=True).start()
 
 
-def _watch() -> None:
-    import alphazero._core as _core
+@contextmanager
+def watched() -> Iterator[None]:
+    """Rules run on this thread outside the core, and are watched as within: see `answered`.
 
+    What they raise is an Exception then: StrayError for others, but for a person's interrupt.
+    """
+    watch()
+    _asking[threading.get_ident()] = time.monotonic()
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Exception | KeyboardInterrupt):
+            raise
+        raise StrayError from error
+    finally:
+        _asking.pop(threading.get_ident(), None)
+
+
+def answered(more_s: float = 0.0) -> None:
+    """The rules that this thread watches have answered: the time of the next answer begins."""
+    _asking[threading.get_ident()] = time.monotonic() + more_s
+
+
+def _watch() -> None:
     while True:
         time.sleep(GLANCE_S)
-        now = time.monotonic()
-        beside = [(thread, now - since) for thread, since in list(questions.items())]
-        for thread, seconds in _core.threads_asking_rules() + beside:
-            if seconds > PATIENCE_S:
+        core = sys.modules.get("alphazero._core")
+        ask_core = getattr(core, "threads_asking_rules", list)  # while it is being loaded
+        own = [(thread, time.monotonic() - since) for thread, since in list(_asking.items())]
+        for thread, seconds in [*ask_core(), *own]:
+            if seconds > PATIENCE_S + GRACE_S:
+                _end_process(thread, seconds)
+            elif seconds > PATIENCE_S:
                 _raise_in_thread(ctypes.c_ulong(thread), ctypes.py_object(_endless(seconds)))
+
+
+def _end_process(thread: int, seconds: float) -> None:
+    """With the line at which the thread waits, and the exit status of a user's error."""
+    frame = sys._current_frames().get(thread)
+    place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "the rules of the game"
+    text = f"{place}: no answer for {seconds:.0f} s, and no exception ends it"
+    os.write(2, f"{error_line(text)}\n".encode(errors="replace"))
+    os._exit(ConfigError.exit_code)
 
 
 def _endless(seconds: float) -> type[EndlessLoop]:

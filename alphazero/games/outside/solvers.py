@@ -43,11 +43,6 @@ def result_of(state: State) -> int:
     return (value > 0) - (value < 0)
 
 
-def copier(rules: Rules) -> Callable[[State], State]:
-    """What copies a state of these rules."""
-    return rules.clone or (lambda state: state.clone())
-
-
 def position_key(state: State) -> bytes:
     """128 bits of all that the rules show of a position whose game is not over.
 
@@ -72,7 +67,7 @@ class ExactSearch:
         self, rules: Rules, limit_s: float = LIMIT_S, tick: Callable[[int], None] = lambda searched: None
     ) -> None:
         self._name = rules.name
-        self._copy = copier(rules)
+        self._copy = rules.copy
         self._limit_s = limit_s
         self._tick = tick
         self._began = time.monotonic()
@@ -223,4 +218,4 @@ def named_solver(name: str, rules: Rules) -> NamedSolver:
         raise RulesError(explain(error)) from error
     if solve is not None and not callable(solve):
         raise ConfigError(f"{place}: has no method __call__; expected one that gets a state")
-    return NamedSolver(place, solve or partial(found, **dict(named.parameters)), copier(rules), explain)
+    return NamedSolver(place, solve or partial(found, **dict(named.parameters)), rules.copy, explain)

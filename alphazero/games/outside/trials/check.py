@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from alphazero.games.outside.rules import Rules, State, as_floats
+from alphazero.games.outside.rules import Rules, State, answered, as_floats, watched
 from alphazero.games.outside.trials.hidden import AlikePositions
 
 MOST_PLIES = 100_000  # of a game that is given up as endless
@@ -40,10 +40,9 @@ class Findings:
 
 @dataclass
 class _Game:
-    """One random game. copy: of a state. deadline: of time.perf_counter."""
+    """One random game. deadline: of time.perf_counter."""
 
     rules: Rules
-    copy: Callable[[State], State]
     found: Findings
     alike: AlikePositions
     deadline: float
@@ -55,12 +54,13 @@ class _Game:
             self.found.faults.append(f"{kind}: {what} (the moves so far: {after})")
 
     def play(self, draw: random.Random) -> State:
-        state = self.copy(self.rules.start)
+        state = self.rules.copy(self.rules.start)
         last = None
         while not state.is_terminal() and len(self.moves) < MOST_PLIES:
             if time.perf_counter() > self.deadline:
                 self.found.out_of_time = True
                 break
+            answered()
             player, legal = state.current_player(), sorted(state.legal_actions())
             seen, place = self.look(state, player, legal), (self.moves, len(self.moves))
             self.alike.compare_legal(seen, legal, place)
@@ -102,7 +102,7 @@ class _Game:
     def look_at_copy(self, state: State, action: int, player: int, legal: list[int]) -> None:
         """A move in a copy must not change the original, and both must continue alike."""
         before = as_floats(state.observation_tensor(player)).copy()
-        after = self.copy(state)
+        after = self.rules.copy(state)
         after.apply_action(action)
         is_same = sorted(state.legal_actions()) == legal and state.current_player() == player
         if not is_same or not np.array_equal(before, as_floats(state.observation_tensor(player))):
@@ -118,11 +118,11 @@ def check(
 ) -> Findings:
     """Play so many random games, as far as the time suffices. Whatever the rules raise is raised."""
     found, draw, alike = Findings(), random.Random(seed), AlikePositions()
-    copy: Callable[[State], State] = rules.clone or (lambda state: state.clone())
     began = time.perf_counter()
     while found.games < num_games and not found.out_of_time:
-        game = _Game(rules, copy, found, alike, began + most_seconds)
-        end = game.play(draw)
+        game = _Game(rules, found, alike, began + most_seconds)
+        with watched():
+            end = game.play(draw)
         found.plies += len(game.moves)
         if not found.out_of_time:
             _look_at_end(game, end)

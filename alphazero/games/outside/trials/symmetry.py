@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 from collections.abc import Sequence
 from functools import cache
 
@@ -14,7 +13,7 @@ import numpy.typing as npt
 
 from alphazero.base.errors import RulesError
 from alphazero.base.text import counted
-from alphazero.games.outside.rules import EndlessLoop, Rules, questions, watch
+from alphazero.games.outside.rules import Rules, watched
 from alphazero.games.outside.trials.twins import Images, Symmetry, Trial, order_of_planes
 from alphazero.games.outside.use import explainer_of, rules_of, use_rules
 
@@ -26,16 +25,14 @@ def found(rules: Rules) -> tuple[Symmetry, ...]:
 
     Raises RulesError where the rules fail, and for a symmetry that the game names and that is none.
     """
-    watch()
     try:
-        named = _named(rules)
-        return _of_board(rules) if named is None else named
+        with watched():
+            named = _named(rules)
+            return _of_board(rules) if named is None else named
     except RulesError:
         raise
-    except (Exception, EndlessLoop) as error:
+    except Exception as error:
         raise RulesError(explainer_of(rules.name)(error)) from error
-    finally:
-        questions.pop(threading.get_ident(), None)
 
 
 def described(symmetries: Sequence[Symmetry]) -> str:

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import math
 import random
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from alphazero.games.outside.rules import Rules, State, as_floats, questions
+from alphazero.games.outside.rules import Rules, State, answered, as_floats
 
 Images: TypeAlias = npt.NDArray[np.int32]
 Key: TypeAlias = tuple[bool, tuple[float, ...], bytes]
@@ -97,7 +95,6 @@ class Trial:
     _image: list[int] = field(init=False)  # -1 where it is not known
     _taken: set[int] = field(init=False)  # as images
     _possible: dict[int, set[int]] = field(default_factory=dict)  # images of actions that have several
-    _copy: Callable[[State], State] = field(init=False)
     _draw: random.Random = field(default_factory=lambda: random.Random(SEED))
     _left: int = field(init=False)  # states that may still be made
     _since: int = 0  # plies since an image was found
@@ -109,7 +106,6 @@ class Trial:
         self._source = np.argsort(self.symmetry.numbers)
         self._image = self.symmetry.actions.tolist()
         self._taken = {image for image in self._image if image >= 0}
-        self._copy = self.rules.clone or (lambda state: state.clone())
         self._left = min(MOST_STATES, MOST_NUMBERS // math.prod(self.rules.shape))
 
     def fault(self) -> str:
@@ -132,7 +128,7 @@ class Trial:
         """One game, to its end or until no state is left."""
         self._left -= 1
         self._moves.clear()
-        game = twin = self._seen(self._copy(self.rules.start), 1)
+        game = twin = self._seen(self.rules.copy(self.rules.start), 1)
         if self._key_of_image(game) != self._key(twin):
             raise _ContradictionError("the start of the game is not its own image")
         while not game.is_over:
@@ -251,8 +247,8 @@ class Trial:
         return all(self.planes)
 
     def _after(self, seen: _Seen, action: int) -> _Seen:
-        questions[threading.get_ident()] = time.monotonic()
-        state = self._copy(seen.state)
+        answered()
+        state = self.rules.copy(seen.state)
         state.apply_action(action)
         return self._seen(state, int(seen.about[0]))
 
