@@ -14,7 +14,7 @@ from types import MappingProxyType
 from alphazero.base.text import counted
 from alphazero.games.outside.trials.measured import Measured
 from alphazero.settings.load import SECTIONS, Config
-from alphazero.settings.self_play import MOST_PLIES
+from alphazero.settings.self_play import MOST_GAMES, MOST_PLIES
 
 OUTSIDE_PRESET = "own_game"  # has all that is not chosen
 
@@ -138,13 +138,20 @@ def with_chosen(config: Config, measured: Measured) -> Config:
     return dataclasses.replace(config, **sections, set_by_game=frozenset(taken))
 
 
+def over_ranks(config: Config, num_ranks: int) -> Config:
+    """`config` with lanes for so many ranks, where they were chosen: as many for each two of them."""
+    if "lanes" not in config.set_by_game:
+        return config
+    lanes = min(MOST_GAMES, config.self_play.lanes * math.ceil(num_ranks / 2))
+    return dataclasses.replace(config, self_play=dataclasses.replace(config.self_play, lanes=lanes))
+
+
 def line_of(config: Config, measured: Measured) -> str:
     """'chosen for GAME: 4x64, 48 simulations, ... (games of 21 plies, 15 moves a ply)'; "" for nothing."""
     network, own = config.network, config.self_play
     texts = {
         "blocks": f"{network.blocks}x{network.filters}",
         "simulations": f"{config.search.simulations} simulations",
-        "lanes": f"{own.lanes} lanes",
         "opening_plies": f"openings of {counted(own.opening_plies, 'ply', 'plies')}",
         "steps_per_generation": f"{own.steps_per_generation} steps a generation",
         "window_minimum": f"window from {own.window_minimum:,} positions",

@@ -23,6 +23,7 @@ from alphazero.run.metrics import newest_figures
 from alphazero.run.rank import Phase
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import Config, decided, places
+from alphazero.settings.outside.chosen import over_ranks
 from alphazero.settings.scope import Kept, kept_settings
 from alphazero.settings.self_play import as_begun, settled
 from alphazero.show.console import Console
@@ -191,7 +192,7 @@ def settle_settings(
     config: Config, settings: DeepSpeedSettings, start: RunStart, rank: Rank
 ) -> tuple[Config, StartingNetwork, list[str]]:
     """The settings of this start with those of the checkpoint and the shape of --init-weights; and lines."""
-    saved = start.saved
+    saved, config = start.saved, over_ranks(config, rank.runtime.world_size)
     if saved:
         config = dataclasses.replace(
             config, self_play=as_begun(config.self_play, saved.config.get("self_play", {}))

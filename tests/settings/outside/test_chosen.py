@@ -11,7 +11,14 @@ from alphazero.cli.command_table import build_parser
 from alphazero.cli.training.train import chosen_lines, read_settings
 from alphazero.games.outside.trials.measured import Measured
 from alphazero.settings.load import Config, load_config, to_table
-from alphazero.settings.outside.chosen import OUTSIDE_PRESET, chosen, line_of, shape_of_network, with_chosen
+from alphazero.settings.outside.chosen import (
+    OUTSIDE_PRESET,
+    chosen,
+    line_of,
+    over_ranks,
+    shape_of_network,
+    with_chosen,
+)
 from tests.support.paths import REPOSITORY
 
 HEX_5 = Measured("openspiel:hex(board_size=5)", 9, 5, 5, 25, 20.5, 25, 15.0, 25)
@@ -106,6 +113,14 @@ def test_what_is_chosen_follows_what_is_given() -> None:
     assert with_chosen(larger, HEX_5).self_play.steps_per_generation == pytest.approx(usual / 2, abs=1)
     given = replace(base, training=replace(base.training, init_weights="some.pt"))
     assert with_chosen(given, HEX_5).network == base.network
+
+
+def test_more_ranks_have_more_lanes_unless_they_were_named() -> None:
+    config = with_chosen(load_config(OUTSIDE_PRESET, {}), HEX_5)
+    lanes = [over_ranks(config, ranks).self_play.lanes for ranks in (1, 2, 3, 64)]
+    assert lanes == [config.self_play.lanes * factor for factor in (1, 1, 2, 32)]
+    named = with_chosen(load_config(OUTSIDE_PRESET, {"lanes": "16"}), HEX_5)
+    assert over_ranks(named, 64).self_play.lanes == 16
 
 
 def test_the_start_says_in_one_line_what_was_chosen_and_from_what() -> None:
