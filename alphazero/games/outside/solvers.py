@@ -26,6 +26,10 @@ from alphazero.games.outside.rules import Explainer, Rules, State, as_floats
 
 EXACT = "exact"
 FORMS = "exact or FILE.py:NAME, a function or class in Python"
+SOLVER_HELP = (
+    "games of OpenSpiel and Python files: what solves the positions of validation, so that it counts the moves "
+    "that err; exact (small games), or FILE.py:NAME with a function or class in Python"
+)
 LIMIT_S = 300.0  # of a search, over all positions that it is asked for
 MOST_KEYS = 8_000_000  # positions that a search remembers, in some 1 GB
 DEEPEST = 400  # plies: each is a call of Python
