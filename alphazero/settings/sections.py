@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from alphazero.base.section import MOST_RATE, MOST_SEED, MOST_STEPS, Scope, setting
-from alphazero.games.outside.solvers import EXACT, read_solver
+from alphazero.games.outside.solvers import EXACT, SOLVER_HELP, read_solver
 from alphazero.games.registry import game_names, read_game
 
 # Schedules of DeepSpeed's (deepspeed/runtime/lr_schedules.py), step by step as its classes have them.
@@ -426,14 +426,7 @@ class TrainingConfig:
         500, "steps between validations; 0 turns them off", minimum=0, maximum=MOST_STEPS, is_common=True
     )
     validation_positions: int = setting(8192, "positions per validation", minimum=1, maximum=MOST_STEPS)
-    solver: str = setting(
-        "",
-        "games of OpenSpiel and Python files: what solves the positions of validation, so that it counts the "
-        "moves that err; exact (small games), or FILE.py:NAME with a function or class in Python",
-        choices=(EXACT,),
-        reads=read_solver,
-        is_common=True,
-    )
+    solver: str = setting("", SOLVER_HELP, choices=(EXACT,), reads=read_solver, is_common=True)
     log_interval: int = setting(
         10,
         "steps between log lines and TensorBoard points",

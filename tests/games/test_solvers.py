@@ -165,7 +165,28 @@ def test_a_game_that_is_too_large_or_comes_back_is_refused_in_a_line(tmp_path: P
     path = tmp_path / "ring.py"
     path.write_text(RING, encoding="utf-8")
     found = rules(f"{path}:Ring")
-    with pytest.raises(ConfigError, match=r"positions come back in ring.py:Ring@.* expected a solver"):
+    with pytest.raises(ConfigError, match=r"ring.py:Ring@\S*: positions come back, .* expected a solver"):
+        ExactSearch(found)(found.start)
+
+
+def test_a_game_that_remembers_what_it_does_not_show_is_refused(tmp_path: Path) -> None:
+    """Nim in which the first action decides the last: nothing shows it in between."""
+    text = (REPOSITORY / "examples" / "nim.py").read_text(encoding="utf-8")
+    text = text.replace(
+        "        self.sizes[pile]",
+        "        self.first = getattr(self, 'first', action)\n        self.sizes[pile]",
+    )
+    text = text.replace("self.player == 1", "(self.player + self.first) % 2")
+    text = text.replace(
+        "        return other",
+        "        other.__dict__.update(self.__dict__, sizes=other.sizes)\n        return other",
+    )
+    path = tmp_path / "memory.py"
+    path.write_text(text, encoding="utf-8")
+    found = rules(f"{path}:Nim(piles=3)")
+    with pytest.raises(
+        ConfigError, match=r"memory.py:Nim\S*: moves have other results in positions that look"
+    ):
         ExactSearch(found)(found.start)
 
 

@@ -26,9 +26,14 @@ from alphazero.games.outside.rules import Explainer, Rules, State, as_floats
 
 EXACT = "exact"
 FORMS = "exact or FILE.py:NAME, a function or class in Python"
+SOLVER_HELP = (
+    "games of OpenSpiel and Python files: what solves the positions of validation, so that it counts the "
+    "moves that err; exact (small games), or FILE.py:NAME with a function or class in Python"
+)
 LIMIT_S = 300.0  # of a search, over all positions that it is asked for
 MOST_KEYS = 8_000_000  # positions that a search remembers, in some 1 GB
 DEEPEST = 400  # plies: each is a call of Python
+WATCHED = 2000  # positions, the first ones, and later one in 256, that are looked at each time they come
 TICK = 1024  # positions between two looks at the clock
 
 # Few objects stand for all bounds of a table.
@@ -73,11 +78,12 @@ class ExactSearch:
         self._began = time.monotonic()
         self._bounds: dict[bytes, tuple[int, int]] = {}
         self._path: set[bytes] = set()
+        self._after: dict[bytes, bytes] = {}  # of watched positions: what comes after them
         self._cutoffs: Counter[tuple[int, int]] = Counter()  # by player and action, to try good ones first
         self.searched = 0
 
     def __call__(self, state: State) -> int:
-        """Raises ConfigError for a game that is too large, or whose positions come back."""
+        """Raises ConfigError for a game that is too large, or where positions are not their keys alone."""
         self._path.clear()
         return self._search(state, -1, 1)
 
@@ -86,6 +92,8 @@ class ExactSearch:
         if state.is_terminal():
             return result_of(state)
         key = position_key(state)
+        if len(self._bounds) < WATCHED or key[0] == 0:
+            self._watch(key, state)
         least, most = self._bounds.get(key, (-1, 1))
         if least == most or least >= high:
             return least
@@ -124,12 +132,26 @@ class ExactSearch:
                 break
         return best
 
+    def _watch(self, key: bytes, state: State) -> None:
+        """A position that comes by other moves must have the same ones after it."""
+        after = []
+        for action in state.legal_actions():
+            one = self._copy(state)
+            one.apply_action(action)
+            after.append(bytes([1 + result_of(one)]) if one.is_terminal() else position_key(one))
+        found = hashlib.blake2b(b"".join(after), digest_size=16).digest()
+        if self._after.setdefault(key, found) != found:
+            raise self._refused("moves have other results in positions that look the same")
+
+    def _refused(self, why: str) -> ConfigError:
+        return ConfigError(
+            f"--solver {EXACT}: {self._name}: {why}, so that values depend on the moves before; expected a "
+            "solver of yours, FILE.py:NAME"
+        )
+
     def _enter(self, key: bytes) -> None:
         if key in self._path:
-            raise ConfigError(
-                f"--solver {EXACT}: positions come back in {self._name}, so that their value depends on the "
-                "moves before; expected a solver of yours, FILE.py:NAME"
-            )
+            raise self._refused("positions come back")
         self._path.add(key)
         self.searched += 1
         if self.searched % TICK == 0:
