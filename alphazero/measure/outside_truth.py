@@ -216,7 +216,7 @@ def values_of_moves(rules: Rules, solve: Solve, state: State) -> tuple[int, ...]
     """Of the legal moves in ascending order, for player 0."""
     values = []
     for action in sorted(map(int, state.legal_actions())):
-        after = copy(state)
+        after = rules.copy(state)
         after.apply_action(action)
         values.append(result_of(after) if after.is_terminal() else solve(after))
     return tuple(values)
