@@ -26,8 +26,8 @@ from alphazero.base.errors import AlphaZeroError, DataError
 from alphazero.base.files import replacing
 from alphazero.base.log import error_line
 from alphazero.base.text import counted
-from alphazero.measure import exact_truth
-from alphazero.measure.exact_truth import CLASSES, SolvedSet, sign, solve_in_threads
+from alphazero.measure.truth import connect4 as exact_truth
+from alphazero.measure.truth.connect4 import CLASSES, SolvedSet, sign, solve_in_threads
 
 # Plies of the early positions. Pons's have 2 to 13; with fewer than 7, one takes ten times as long to solve.
 PLIES = range(7, 14)

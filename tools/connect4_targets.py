@@ -24,7 +24,7 @@ from alphazero.base.log import error_line
 from alphazero.base.text import counted, table
 from alphazero.data.store.games import GameRow, games_of
 from alphazero.data.store.store import GameStore
-from alphazero.measure.exact_truth import COLUMNS, solve_in_threads
+from alphazero.measure.truth.connect4 import COLUMNS, solve_in_threads
 
 # Plies of the positions, by first ply; earlier ones take seconds each to solve.
 BANDS = tuple(range(first, first + 4) for first in range(8, 28, 4))

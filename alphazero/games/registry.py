@@ -138,7 +138,7 @@ class Game:
     policy_map and attention_map follow; without them policy index a is the flat index a of the planes.
     usual_moves: legal moves of a usual position, for measurements.
     has_embedded_games: games to learn from ship with the program.
-    has_solved_positions: so do positions with exact values (measure/exact_truth.py).
+    has_solved_positions: so do positions with exact values (measure/truth/connect4.py).
     eval_flags: flags of `alphazero eval` after training, beside the weights.
     """
 

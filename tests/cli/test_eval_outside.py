@@ -11,8 +11,8 @@ import torch
 from alphazero.cli.main import main
 from alphazero.games.outside.use import rules_of
 from alphazero.games.registry import get_spec, make_line, read_game
-from alphazero.measure.outside_truth import reachable_positions
-from alphazero.measure.solved_positions import SolvedPlayer
+from alphazero.measure.truth.outside import reachable_positions
+from alphazero.measure.truth.solved_positions import SolvedPlayer
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights
 from alphazero.settings.sections import NetworkConfig

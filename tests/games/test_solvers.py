@@ -18,7 +18,7 @@ from alphazero.games.outside.rules import Rules
 from alphazero.games.outside.solvers import ExactSearch, check_solver, position_key, read_solver, solver_of
 from alphazero.games.outside.use import rules_of
 from alphazero.games.registry import read_game
-from alphazero.measure.outside_truth import all_positions
+from alphazero.measure.truth.outside import all_positions
 from tests.support.games.boxes_on_paper import margin
 from tests.support.games.exact import exact_value
 from tests.support.paths import REPOSITORY, SUPPORT

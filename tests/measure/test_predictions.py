@@ -9,7 +9,6 @@ import torch
 
 from alphazero.games.core_types import Line
 from alphazero.games.registry import get_spec, make_line
-from alphazero.measure.exact_truth import SolvedPosition
 from alphazero.measure.known_games import (
     NUM_BINS,
     Predictions,
@@ -20,7 +19,8 @@ from alphazero.measure.known_games import (
     sum_over_positions,
     tallies_of,
 )
-from alphazero.measure.solved_positions import batch_of, exact_positions, successors
+from alphazero.measure.truth.connect4 import SolvedPosition
+from alphazero.measure.truth.solved_positions import batch_of, exact_positions, successors
 from alphazero.training.sources.validation import NUM_WORST, Worst
 from tests.measure.test_position_eval import CPU, SPEC, Oracle, make_batch
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import alphazero._core as _core
-from alphazero.measure import exact_truth as solved
-from alphazero.measure.exact_truth import CLASSES, SolvedPosition, read_outcomes, read_table
+from alphazero.measure.truth import connect4 as solved
+from alphazero.measure.truth.connect4 import CLASSES, SolvedPosition, read_outcomes, read_table
 from tools import connect4_positions as tool
 from tools.connect4_positions import early_line, early_origin, early_positions, key_of, keys_of
 

@@ -10,8 +10,8 @@ from alphazero.base.errors import DataError
 from alphazero.data.store.games import games_of
 from alphazero.data.store.growing import GrowingStore
 from alphazero.data.store.store import GameStore
-from alphazero.measure import exact_truth as solved
-from alphazero.measure.exact_truth import solve_in_threads
+from alphazero.measure.truth import connect4 as solved
+from alphazero.measure.truth.connect4 import solve_in_threads
 from alphazero.play import lanes as games
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_lane, play

@@ -20,8 +20,8 @@ from alphazero.show.console import Console
 if TYPE_CHECKING:
     import torch
 
-    from alphazero.measure.outside_truth import KnownPosition
-    from alphazero.measure.solved_positions import ExactPosition
+    from alphazero.measure.truth.outside import KnownPosition
+    from alphazero.measure.truth.solved_positions import ExactPosition
 
 NUM_POSITIONS = 1000  # of a game of which not all are looked at
 
@@ -45,7 +45,7 @@ class AskedPositions:
 
 def run(args: argparse.Namespace, device: torch.device, places: Sequence[Place]) -> int:
     """Count each network's errors, alone and with a search, print them."""
-    from alphazero.measure.outside_truth import errors_of
+    from alphazero.measure.truth.outside import errors_of
     from alphazero.network.weights.open_network import open_network
 
     check(args, places)
@@ -86,7 +86,7 @@ def check(args: argparse.Namespace, places: Sequence[Place]) -> None:
 
 def solved_positions(args: argparse.Namespace, game: str, solver: str, console: Console) -> AskedPositions:
     """All positions where they are few and --positions asks for no number, else random ones."""
-    from alphazero.measure.outside_truth import SEED, positions_to_err_in, reachable_positions
+    from alphazero.measure.truth.outside import SEED, positions_to_err_in, reachable_positions
 
     with console.working(f"solving {game}", 0, "position") as work:
 

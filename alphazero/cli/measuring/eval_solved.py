@@ -25,7 +25,7 @@ from alphazero.games.core_types import Line
 from alphazero.games.outside.names import is_outside
 from alphazero.games.outside.solvers import FORMS
 from alphazero.measure.elo import paired_errors
-from alphazero.measure.exact_truth import (
+from alphazero.measure.truth.connect4 import (
     Outcomes,
     SolvedMove,
     SolvedSet,

@@ -21,7 +21,6 @@ from alphazero.data.sampling.window import Window
 from alphazero.games.core_types import Line
 from alphazero.games.notation import RESULTS
 from alphazero.games.registry import GameSpec, get_game, make_line
-from alphazero.measure.exact_truth import OWN_TABLE, move_errors, read_table
 from alphazero.measure.known_games import (
     NUM_TALLIES,
     Predictions,
@@ -31,8 +30,9 @@ from alphazero.measure.known_games import (
     sum_over_positions,
     tallies_of,
 )
-from alphazero.measure.outside_truth import NUM_POSITIONS, OutsideTruth, errors_of, truth_of_run
-from alphazero.measure.solved_positions import (
+from alphazero.measure.truth.connect4 import OWN_TABLE, move_errors, read_table
+from alphazero.measure.truth.outside import NUM_POSITIONS, OutsideTruth, errors_of, truth_of_run
+from alphazero.measure.truth.solved_positions import (
     ExactPosition,
     SolvedPlayer,
     batch_of,

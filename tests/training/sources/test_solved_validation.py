@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from alphazero.games.registry import read_game
-from alphazero.measure.outside_truth import FILE, errors_of, truth_of_run
-from alphazero.measure.solved_positions import SolvedPlayer
+from alphazero.measure.truth.outside import FILE, errors_of, truth_of_run
+from alphazero.measure.truth.solved_positions import SolvedPlayer
 from alphazero.network.weights.open_network import open_network
 from alphazero.run.directory import RunDirectory
 from alphazero.run.validation_record import read_records

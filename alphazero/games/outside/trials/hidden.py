@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+MOST_SHOWN = 40  # moves of a line
 # Positions, and moves from them, that are remembered, of some 250 bytes each.
 MOST_REMEMBERED = 200_000
 
@@ -51,6 +52,13 @@ class AlikePositions:
         length = first[1] + second[1]
         if kind in self.notes and self.notes[kind][0] <= length:
             return
-        moves = " and ".join(",".join(map(str, moves[:ply])) or "none" for moves, ply in (first, second))
+        moves = " and ".join(_text_of(moves[:ply]) for moves, ply in (first, second))
         what = f"two positions look the same and differ in {kind}{after}"
         self.notes[kind] = length, f"observation_tensor: {what} (the moves: {moves})"
+
+
+def _text_of(moves: list[int]) -> str:
+    """'4,0,8', or how many there are of a line that nobody would read."""
+    if len(moves) > MOST_SHOWN:
+        return f"a line of {len(moves)}"
+    return ",".join(map(str, moves)) or "none"

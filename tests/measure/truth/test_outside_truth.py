@@ -14,8 +14,8 @@ from alphazero.games.outside import solvers
 from alphazero.games.outside.solvers import position_key, read_solver
 from alphazero.games.outside.use import rules_of
 from alphazero.games.registry import make_line, read_game
-from alphazero.measure import outside_truth
-from alphazero.measure.outside_truth import (
+from alphazero.measure.truth import outside as outside_truth
+from alphazero.measure.truth.outside import (
     KnownPosition,
     errors_of,
     positions_to_err_in,

@@ -10,8 +10,8 @@ import torch
 
 from alphazero.games.batch import Batch
 from alphazero.games.core_types import Line
-from alphazero.measure.exact_truth import SolvedPosition, sign
 from alphazero.measure.known_games import Doubles, Predictions
+from alphazero.measure.truth.connect4 import SolvedPosition, sign
 from alphazero.network.model.planes import expand_planes
 from alphazero.network.model.precision import autocast
 from alphazero.network.model.resnet import AlphaZeroNet

@@ -60,7 +60,7 @@ def solve_in_threads(
             pool.shutdown(cancel_futures=True)
 
 
-OWN_TABLE = Path(__file__).resolve().parents[1] / "assets" / "connect4" / "positions.tsv"
+OWN_TABLE = Path(__file__).resolve().parents[2] / "assets" / "connect4" / "positions.tsv"
 EARLY_TABLE = OWN_TABLE.with_name("early.txt")
 OWN_SETS = {"own": OWN_TABLE, "early": EARLY_TABLE}  # names for read_sets; ./own is a file of that name
 COLUMNS = 7

@@ -15,8 +15,8 @@ from alphazero.base.errors import DataError
 from alphazero.cli.main import main
 from alphazero.games.core_types import Line
 from alphazero.games.registry import get_spec
-from alphazero.measure import exact_truth as solved
-from alphazero.measure.exact_truth import SolvedPosition, SolverOutcomes, count_errors, sign
+from alphazero.measure.truth import connect4 as solved
+from alphazero.measure.truth.connect4 import SolvedPosition, SolverOutcomes, count_errors, sign
 from alphazero.network.model.planes import expand_planes
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights

@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 import alphazero._core as _core
-from alphazero.measure.exact_truth import ITEMS_AHEAD, SolvedPosition, read_table, sign, solve_in_threads
+from alphazero.measure.truth.connect4 import ITEMS_AHEAD, SolvedPosition, read_table, sign, solve_in_threads
 
 
 def outcome(solver: _core.Connect4Solver, position: SolvedPosition) -> int:

@@ -22,7 +22,7 @@ from alphazero.games.outside.rules import Rules, State
 from alphazero.games.outside.solvers import Solve, position_key, result_of, solver_of
 from alphazero.games.outside.use import explainer_of, rules_of
 from alphazero.games.registry import make_line
-from alphazero.measure.solved_positions import ExactPosition
+from alphazero.measure.truth.solved_positions import ExactPosition
 from alphazero.play.matches.players import Player
 from alphazero.run.directory import RunDirectory
 
