@@ -183,8 +183,9 @@ def watched() -> Iterator[None]:
 
 
 def answered(more_s: float = 0.0) -> None:
-    """The rules that this thread watches have answered: the time of the next answer begins."""
-    _asking[threading.get_ident()] = time.monotonic() + more_s
+    """Rules that are watched on this thread have answered: the time of the next answer begins."""
+    if (thread := threading.get_ident()) in _asking:
+        _asking[thread] = time.monotonic() + more_s
 
 
 def _watch() -> None:

@@ -22,7 +22,7 @@ from alphazero.base.errors import ConfigError, RulesError
 from alphazero.base.text import counted, quoted
 from alphazero.games.outside.names import class_of, is_outside, name_class, named_class, version_now
 from alphazero.games.outside.python_file import run_file
-from alphazero.games.outside.rules import Explainer, Rules, State, as_floats
+from alphazero.games.outside.rules import Explainer, Rules, State, as_floats, watched
 
 EXACT = "exact"
 FORMS = "exact or FILE.py:NAME, a function or class in Python"
@@ -230,7 +230,9 @@ def named_solver(name: str, rules: Rules) -> NamedSolver:
     place = f"{path}:{named.of}"
     explain = Explainer(place, str(path))
     try:
-        found = getattr(run_file(path, named.digest), named.of, None)
+        with watched():
+            module = run_file(path, named.digest)
+        found = getattr(module, named.of, None)
         if not callable(found):
             raise ConfigError(f"{path}: no function or class {quoted(named.of)}; expected one")
         solve = found(**dict(named.parameters)) if isinstance(found, type) else None
