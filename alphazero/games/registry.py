@@ -139,7 +139,7 @@ class Game:
     usual_moves: legal moves of a usual position, for measurements.
     has_embedded_games: games to learn from ship with the program.
     has_solved_positions: so do positions with exact values (measure/truth/connect4.py).
-    eval_flags: flags of `alphazero eval` after training, beside the weights.
+    measured_by: the command that says how good a network is.
     """
 
     name: str
@@ -149,7 +149,7 @@ class Game:
     policy_moves: Callable[[], Sequence[str]] | None = None
     has_embedded_games: bool = False
     has_solved_positions: bool = False
-    eval_flags: str = "--data STORE"
+    measured_by: str = "match {network} --against mcts"
 
     @property
     def core(self) -> CoreTypes:
@@ -169,14 +169,14 @@ _GAMES = (
         policy_planes=NUM_POLICY_PLANES,
         policy_moves=chess_policy_moves,
         has_embedded_games=True,
-        eval_flags="--data examples/games.pgn.gz",
+        measured_by="eval {network} --data examples/games.pgn.gz",
     ),
     # A column is its bottom square.
     Game(
         name="connect4",
         usual_moves=7,
         has_solved_positions=True,
-        eval_flags="--solved --simulations 600",
+        measured_by="eval {network} --solved --simulations 600",
     ),
     Game(name="tictactoe", usual_moves=5),
     # The pass, policy index 64, is the first square of a second plane.

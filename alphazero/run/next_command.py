@@ -55,17 +55,19 @@ def afresh(words: Sequence[str], run_name: str) -> str:
     return continuing(words, run_name, "--fresh-start")
 
 
-def uses_of(weights: str, eval_flags: str, rules: Sequence[str] = ()) -> list[tuple[str, str]]:
+def uses_of(weights: str, measured_by: str, rules: Sequence[str] = ()) -> list[tuple[str, str]]:
     """What a network is good for, and the command.
 
-    eval_flags: those of its game (games/registry.py). rules: the words that name the game's own file.
+    measured_by: of its game (games/registry.py), "" for none. rules: the words that name the game's own file.
     """
     words = " ".join([shlex.quote(weights), *rules])
-    return [
+    uses = [
         ("play against it", f"alphazero play {words}"),
         ("look at a position", f"alphazero analyse {words}"),
-        ("measure it", f"alphazero eval {words} {eval_flags}"),
     ]
+    if measured_by:
+        uses.append(("measure it", f"alphazero {measured_by.format(network=words)}"))
+    return uses
 
 
 def without(arguments: Sequence[str], flag: str) -> list[str]:

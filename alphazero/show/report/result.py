@@ -215,9 +215,8 @@ def _next(run: JudgedRun) -> list[tuple[str, str]]:
         return [("see what is damaged", f"alphazero checkpoint verify {shlex.quote(path)}")]
     has_weights = run.overview.num_steps >= 0
     is_known = run.game in game_names() or is_outside(run.game)
-    flags = get_game(run.game).eval_flags if is_known else ""
-    found = uses_of(path, flags, flag_of_rules(run.game)) if has_weights else []
-    uses = [(what, command.strip()) for what, command in found]
+    measured_by = get_game(run.game).measured_by if is_known else ""
+    uses = uses_of(path, measured_by, flag_of_rules(run.game)) if has_weights else []
     if has_weights and is_known and not run.ratings:
         rate = ["alphazero", "rate", shlex.quote(path), "--checkpoints", *flag_of_rules(run.game)]
         uses.append(("measure its Elo", " ".join(rate)))

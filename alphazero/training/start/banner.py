@@ -119,7 +119,7 @@ def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
     """Where the result is, how good it is, what to do next. command: what the user typed."""
     game = job.config.network.game
     rules = flag_of_rules(game)
-    uses = uses_of(str(job.newest_weights), get_game(game).eval_flags, rules)
+    uses = uses_of(str(job.newest_weights), get_game(game).measured_by, rules)
     validations = read_metrics(job.run, "validation")
     lines = [
         RULE,
