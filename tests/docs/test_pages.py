@@ -215,6 +215,6 @@ def test_every_measured_table_has_its_command():
 
 def test_what_the_end_of_a_run_suggests_to_evaluate_on_is_there():
     """It is said as README says everything: in the root of the checkout."""
-    flag, path = get_game("chess").eval_flags.split()
+    *_, flag, path = get_game("chess").measured_by.split()
     assert flag == "--data"
     assert (ROOT / path).is_file()

@@ -58,7 +58,7 @@ class AlikePositions:
 
 
 def _text_of(moves: list[int]) -> str:
-    """'4,0,8', or how many there are of a line that nobody would read."""
+    """'4,0,8', or how many there are of a long line."""
     if len(moves) > MOST_SHOWN:
         return f"a line of {len(moves)}"
     return ",".join(map(str, moves)) or "none"
