@@ -62,7 +62,8 @@ def test_a_run_is_begun_once_more_beside_itself():
 
 
 def test_commands_that_use_a_network_take_a_name_with_spaces():
-    commands = [shlex.split(command) for _, command in uses_of("my runs/job", "eval {network} --data examples/games.pgn.gz")]
+    uses = uses_of("my runs/job", "eval {network} --data examples/games.pgn.gz")
+    commands = [shlex.split(command) for _, command in uses]
     assert [words[:3] for words in commands] == [
         ["alphazero", name, "my runs/job"] for name in ("play", "analyse", "eval")
     ]
