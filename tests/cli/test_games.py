@@ -62,6 +62,7 @@ def test_rules_in_order_are_described(capsys: pytest.CaptureFixture[str]) -> Non
             "return [4]",
             "legal_actions: 4 to 4; expected 0 to 3",
         ),
+        ("return self.player", "return -4", r"current_player\(\) is -4; expected 0 or 1 while"),
     ],
 )
 def test_each_fault_is_found(tmp_path: Path, old: str, new: str, fault: str) -> None:

@@ -77,6 +77,8 @@ class _Game:
 
     def look(self, state: State, player: int, legal: list[int]) -> bytes:
         """Whatever the core would refuse or a person could not use. A digest of what the network sees."""
+        if player not in (0, 1):
+            raise ValueError(f"current_player() is {player}; expected 0 or 1 while is_terminal() is false")
         if not legal:
             self.fault("legal_actions", "is empty while is_terminal() is false")
             raise ValueError("legal_actions() is empty while is_terminal() is false")
