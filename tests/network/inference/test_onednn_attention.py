@@ -11,6 +11,7 @@ from alphazero.games.registry import get_spec
 from alphazero.network.inference.attention import OneDnnAttention
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.inference.forward import ModuleForward
+from alphazero.network.inference.onednn import why_not_onednn
 from alphazero.network.model.precision import DTYPES, evaluation_precision
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.sections import NetworkConfig
@@ -62,6 +63,8 @@ def planes_like(network: AlphaZeroNet) -> torch.Tensor:
 @torch.inference_mode()
 def test_the_fused_pass_is_as_near_to_the_exact_result_as_the_modules(name, precision):
     network, dtype = network_like(SHAPES[name]), DTYPES[precision]
+    if reason := why_not_onednn(dtype):
+        pytest.skip(reason)
     planes = planes_like(network)
     exact = ModuleForward(network, CPU, torch.float64, compiled=False)(planes.double())
     plain = ModuleForward(network, CPU, dtype, compiled=False)(planes.to(dtype))
