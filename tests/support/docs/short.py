@@ -43,7 +43,8 @@ SLOW_ALONE = (
 )
 # The same for what Python blocks say.
 PYTHON = {"simulations=800": "simulations=4", "batch_size=256": "batch_size=8"}
-FROM_ZERO = ("connect4", "othello", "selfplay", "mixed")
+FROM_ZERO = ("connect4", "othello", "chess_10x128", "selfplay", "mixed")
+FOR_GPUS = ("chess_20x256", "chess_10x128")
 
 
 def shortened(command: str, arguments: Sequence[str]) -> list[str]:
@@ -54,7 +55,7 @@ def shortened(command: str, arguments: Sequence[str]) -> list[str]:
         if not {"--precision", "--mixed-precision"} & set(short):  # a preset may have the precision measured
             short += ("--precision", "fp32")
         short += SELF_PLAY if any(word in FROM_ZERO for word in short) else SUPERVISED
-        if "chess_20x256" in short:
+        if any(preset in short for preset in FOR_GPUS):
             short += SMALL_NETWORK
     if "--solved" in short:  # solves fewer by its own flag
         return [*short, "--device", "cpu"]
