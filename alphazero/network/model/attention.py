@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import shortened
 from alphazero.games.registry import GameSpec
-from alphazero.network.model.heads import ACTIVATIONS
+from alphazero.network.model.activations import ACTIVATIONS
 from alphazero.settings.sections import NetworkConfig
 
 # Shapes: B positions, P planes, H x W board, Q = H * W squares, C channels of the body, N heads, D channels

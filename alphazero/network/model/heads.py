@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from alphazero.base.errors import ConfigError
 from alphazero.games.registry import GameSpec
+from alphazero.network.model.activations import ACTIVATIONS
 from alphazero.network.model.layers import BatchNorm, Convolution
 from alphazero.settings.sections import NetworkConfig
 
 # Shapes: B positions, C channels, H x W board, Q = H * W squares, A policy indices, 3 = win, draw, loss.
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": functional.relu,
-    "mish": functional.mish,
-    "swish": functional.silu,
-    "relu_2": lambda input: functional.relu(input).square(),
-    "selu": functional.selu,  # of the attention policy head on a residual tower
-}
 
 PROMOTION_PIECES = 3  # queen, rook, bishop; a knight is the plain move
 NUM_OFFSETS = PROMOTION_PIECES + 1
