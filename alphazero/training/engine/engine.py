@@ -14,6 +14,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import torch
@@ -264,6 +265,8 @@ class Engine:
                 with self._timed():
                     torch.distributed.all_reduce(self._sums)
             self._update(step, num_micro_batches, skip=bool(bad_ranks))
+            norm = self._engine.get_global_grad_norm()
+            self._verdict = replace(self._verdict, gradient_norm=norm)
             return
         self._flat.close(self.loss_scale.scale, self._losses)
         self._losses.zero_()

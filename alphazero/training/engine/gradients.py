@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -230,10 +230,15 @@ class GradientGuard:
 
 @dataclass(frozen=True)
 class StepVerdict:
-    """is_bad: the step was left out. ranks: whose passes were at fault; none where only their sum is."""
+    """is_bad: the step was left out. ranks: whose passes were at fault; none where only their sum is.
+
+    gradient_norm: of the mean over the batch, before it is clipped; 0-d on the device above ZeRO stage 0, so
+    that nobody waits for it. None where it is not known.
+    """
 
     is_bad: bool
     ranks: tuple[int, ...] = ()
+    gradient_norm: float | torch.Tensor | None = field(default=None, compare=False)
 
 
 GOOD = StepVerdict(False)
@@ -259,7 +264,7 @@ class VerdictReader:
             self._arrived.synchronize()
         *faults, norm = self._numbers.tolist()
         ranks = tuple(rank for rank, fault in enumerate(faults) if not math.isfinite(fault))
-        return StepVerdict(bool(ranks) or not math.isfinite(norm), ranks)
+        return StepVerdict(bool(ranks) or not math.isfinite(norm), ranks, norm)
 
 
 def is_told_late(device: torch.device) -> bool:

@@ -94,8 +94,13 @@ class StepSums:
     """
 
     def __init__(
-        self, step: int, sums: torch.Tensor, num_passes: int, figures: Mapping[str, float] | None = None
+        self,
+        step: int,
+        sums: torch.Tensor,
+        num_passes: int,
+        figures: Mapping[str, float | torch.Tensor] | None = None,
     ) -> None:
+        """figures: further ones that all ranks know, numbers or 0-d tensors."""
         self.step = step
         self.num_passes = num_passes
         self.figures = dict(figures or {})
@@ -168,7 +173,8 @@ class Progress:
             figures["sample_id_sum"] = float(row[SAMPLE_IDS])
             if self._job.runtime.device.type == "cuda":
                 figures["graphed"] = float(row[GRAPHED_PASSES]) / entry.num_passes
-            self._metrics.write("step", entry.step, figures | entry.figures)
+            figures |= {name: float(value) for name, value in entry.figures.items()}
+            self._metrics.write("step", entry.step, figures)
             self._services.alarms.note_training(figures)
             self._count_epoch(entry.step, row)
         usage = self._write_usage(step, *spent)

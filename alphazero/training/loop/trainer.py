@@ -190,6 +190,8 @@ class Trainer:
             self._count_bad_step(step.step, verdict.ranks)
         else:
             self._bad_in_a_row = 0
+            if verdict.gradient_norm is not None:
+                step.figures["gradient_norm"] = verdict.gradient_norm
             self._progress.add(step)
 
     def _write_figures(self, step: int) -> None:
