@@ -17,14 +17,14 @@ def one_rank(zygote, tmp_path_factory, random_store):
 
 
 def assert_same_training(lines, reference):
-    """Same samples in the same step; step 1 within 1e-6 relative, every step within 1e-3 (gradients 5e-2)."""
+    """Same samples in the same step; losses of step 1 within 1e-6 relative, of every step within 1e-3."""
     assert len(lines) == len(reference) == int(STEPS)
     for line, expected in zip(lines, reference, strict=True):
         assert line["sample_id_sum"] == expected["sample_id_sum"]
         assert line["loss"] == pytest.approx(expected["loss"], rel=1e-3)
         assert line["gradient_norm"] == pytest.approx(expected["gradient_norm"], rel=5e-2)
-    for name in ("loss", "gradient_norm"):
-        assert lines[0][name] == pytest.approx(reference[0][name], rel=1e-6)
+    for name, within in (("loss", 1e-6), ("gradient_norm", 1e-4)):
+        assert lines[0][name] == pytest.approx(reference[0][name], rel=within)
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
