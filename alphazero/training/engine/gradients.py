@@ -232,8 +232,8 @@ class GradientGuard:
 class StepVerdict:
     """is_bad: the step was left out. ranks: whose passes were at fault; none where only their sum is.
 
-    gradient_norm: of the mean over the batch, before it is clipped; 0-d on the device above ZeRO stage 0, so
-    that nobody waits for it. None where it is not known.
+    gradient_norm: of the mean over the batch, before it is clipped. Above ZeRO stage 0 a 0-d tensor, which
+    the host reads with the figures of other steps; None where it is not known.
     """
 
     is_bad: bool
