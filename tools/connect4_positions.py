@@ -1,11 +1,13 @@
 """Makes the files of solved Connect Four positions in alphazero/assets/connect4 (docs/connect4.md).
 
 python -m tools.connect4_positions table FILE --count 100 --seed 1
+python -m tools.connect4_positions opening FILE --count 1000 --seed 1 --not-in DIR
 python -m tools.connect4_positions early FILE --count 5000 --seed 1 --not-in DIR
 
-`table` writes positions of six classes with the score of every move; `early` writes early positions that are
-long from decided, as in the begin-hard set of Pascal Pons, with the outcome of every move. Both come from
-games of random moves: the same seed makes the same file, whatever the threads and the memory.
+`table` writes positions of six classes with the score of every move; `opening` (3 to 6 stones) and `early` (7
+to 13) write positions that are long from decided, as in the begin-hard set of Pascal Pons, with the outcome
+of every move. All come from games of random moves: the same seed makes the same file, whatever the threads
+and the memory.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from alphazero.base.text import counted
 from alphazero.measure.truth import connect4 as exact_truth
 from alphazero.measure.truth.connect4 import CLASSES, SolvedSet, sign, solve_in_threads
 
-# Plies of the early positions. Pons's have 2 to 13; with fewer than 7, one takes ten times as long to solve.
-PLIES = range(7, 14)
+# Pons's have 2 to 13. One with fewer than 7 takes ten times as long to solve.
+PLIES = {"opening": range(3, 7), "early": range(7, 14)}
 FEWEST_PLIES_TO_END = 28  # of hard positions
 ANY_SCORE = range(1, 22)
 # Draws in a row without a new position, after which there is none left.
@@ -42,20 +44,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("kind", choices=("table", "early"))
+    parser.add_argument("kind", choices=("table", *PLIES))
     parser.add_argument("file", type=Path)
     parser.add_argument("--count", type=int, default=100, help="positions, of each class in a table")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--table-mib", type=int, default=512, help="memory of the solvers")
-    parser.add_argument("--num-threads", type=int, default=1, help="solvers of `early`")
-    parser.add_argument("--not-in", type=Path, nargs="+", help="sets whose positions `early` leaves out")
+    parser.add_argument("--num-threads", type=int, default=1, help="solvers of `opening` and `early`")
+    parser.add_argument("--not-in", type=Path, nargs="+", help="sets whose positions these leave out")
     args = parser.parse_args(argv)
     try:
         if args.kind == "table":
             lines = table_lines(args.count, args.seed, args.table_mib)
         else:
             excluded = keys_of(exact_truth.read_sets(args.not_in)) if args.not_in else frozenset()
-            lines = early_lines(args.count, args.seed, excluded, args.table_mib, args.num_threads)
+            lines = early_lines(
+                args.kind, args.count, args.seed, excluded, args.table_mib, args.num_threads
+            )
         with replacing(args.file) as file:
             file.write(("\n".join(lines) + "\n").encode("ascii"))
     except (AlphaZeroError, OSError) as error:
@@ -138,10 +142,14 @@ def keys_of(sets: Sequence[SolvedSet]) -> frozenset[str]:
 
 
 def early_lines(
-    count: int, seed: int, excluded: frozenset[str], table_mib: int, num_threads: int
+    kind: str, count: int, seed: int, excluded: frozenset[str], table_mib: int, num_threads: int
 ) -> list[str]:
-    """`count` hard early positions with the outcome of every move. Raises DataError where there are fewer."""
-    solved = solve_in_threads(early_line, early_positions(seed, excluded), table_mib, num_threads)
+    """`count` hard early positions with the outcome of every move. Raises DataError where there are fewer.
+
+    kind: of PLIES.
+    """
+    drawn = early_positions(kind, seed, excluded)
+    solved = solve_in_threads(early_line, drawn, table_mib, num_threads)
     with closing(solved), tqdm(total=count, unit="position", leave=False, disable=None) as bar:
         rows = []
         for row in islice((row for row in solved if row is not None), count):
@@ -152,27 +160,27 @@ def early_lines(
     return [
         exact_truth.OUTCOMES_HEAD,
         "# moves (columns 1-7), then for columns 1 ... 7: + won, = drawn, - lost by that move, . full",
-        early_origin(seed, excluded),
+        early_origin(kind, seed, excluded),
         *rows,
     ]
 
 
-def early_origin(seed: int, excluded: frozenset[str]) -> str:
+def early_origin(kind: str, seed: int, excluded: frozenset[str]) -> str:
     """The line of the head that states what the positions depend on."""
-    origin = f"# made by: python -m tools.connect4_positions early FILE --seed {seed}"
+    origin = f"# made by: python -m tools.connect4_positions {kind} FILE --seed {seed}"
     if excluded:
         digest = hashlib.sha256("\n".join(sorted(excluded)).encode("ascii")).hexdigest()
         origin += f" --not-in PATH; PATH has {len(excluded):,} different positions, sha256 {digest[:16]}"
     return origin
 
 
-def early_positions(seed: int, excluded: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Moves of random positions with PLIES stones, none over and none twice, until no more are found."""
+def early_positions(kind: str, seed: int, excluded: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Moves of random positions with PLIES[kind] stones, none over and none twice, until no more are found."""
     generator = random.Random(seed)
     seen = set(excluded)
     missed = 0
     while missed < MOST_DRAWS:
-        line, moves = play_at_random(generator, generator.choice(PLIES))
+        line, moves = play_at_random(generator, generator.choice(PLIES[kind]))
         key = key_of(line)
         missed += 1
         if not line.outcome().over and key not in seen:

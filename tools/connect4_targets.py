@@ -35,13 +35,15 @@ LOWER_TEMPERATURES = (0.7, 0.5, 0.35, 0.25)
 class SearchedPosition:
     """A position of a stored game. Values are from -1 to 1 for the side to move.
 
-    moves: columns from 0; result: of the game; search_value: of the search's root; network_value: before the
-    search, NaN where it is not known; policy: f64 [7], shares of the columns; played: a column.
+    moves: columns from 0; result: of the game; search_value: of the search's root, best_value: of its best
+    move; network_value: before the search, NaN where it is not known; policy: f64 [7], shares of the columns;
+    played: a column.
     """
 
     moves: tuple[int, ...]
     result: int
     search_value: float
+    best_value: float
     network_value: float
     policy: npt.NDArray[np.float64]
     played: int
@@ -151,6 +153,7 @@ def searched_position(game: GameRow, ply: int) -> SearchedPosition:
         moves[:ply],
         result if ply % 2 == 0 else -result,
         float(lists["root_q"][ply]),
+        float(lists["best_q"][ply]),
         np.nan if network_value is None else float(network_value),
         policy / policy.sum(),
         moves[ply],
@@ -174,6 +177,7 @@ def figures_of(targets: Sequence[SolvedTarget]) -> dict[str, str]:
     outcomes = np.array([target.outcome for target in targets], float)
     results = np.array([target.position.result for target in targets], float)
     searches = np.array([target.position.search_value for target in targets])
+    best = np.array([target.position.best_value for target in targets])
     networks = np.array([target.position.network_value for target in targets])
     risky = [target for target in targets if target.can_err]
     return {
@@ -183,6 +187,7 @@ def figures_of(targets: Sequence[SolvedTarget]) -> dict[str, str]:
         "mse of result": number((results - outcomes) ** 2),
         "mse of half and half": number(((results + searches) / 2 - outcomes) ** 2),
         "mse of search": number((searches - outcomes) ** 2),
+        "mse of best move": number((best - outcomes) ** 2),
         "mse of network": number((networks - outcomes) ** 2),
         "with errors": str(len(risky)),
         "policy on errors": share([share_on_errors(target, 1.0) for target in risky]),

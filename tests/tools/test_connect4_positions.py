@@ -27,12 +27,12 @@ def early(path: Path, *arguments: str) -> bytes:
 
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool, "PLIES", LATE)
+    monkeypatch.setitem(tool.PLIES, "early", LATE)
 
 
 def test_the_committed_early_positions_are_different_and_of_all_outcomes():
     assert len(EARLY.positions) >= 5000 and len(keys_of([EARLY])) == len(EARLY.positions)
-    assert {len(position.moves) for position in EARLY.positions} == set(tool.PLIES)
+    assert {len(position.moves) for position in EARLY.positions} == set(tool.PLIES["early"])
     assert {position.score for position in EARLY.positions} == {-1, 0, 1}
 
 
@@ -48,7 +48,7 @@ def test_outcomes_of_committed_early_positions_are_the_solvers(fewest_plies: int
 def test_no_given_position_is_among_the_committed_early_ones(shared_data: Path):
     given = keys_of(solved.read_sets([shared_data / "connect4"]))
     assert not given & keys_of([EARLY])
-    assert solved.EARLY_TABLE.read_text(encoding="ascii").splitlines()[2] == early_origin(1, given)
+    assert solved.EARLY_TABLE.read_text(encoding="ascii").splitlines()[2] == early_origin("early", 1, given)
 
 
 @pytest.mark.parametrize(
@@ -99,14 +99,14 @@ def test_a_position_and_its_mirror_image_have_one_key():
 
 
 def test_early_positions_have_all_plies_and_none_comes_twice_or_is_excluded():
-    drawn = list(islice(early_positions(3), 3000))
-    assert {len(moves) for moves in drawn} == set(tool.PLIES)
+    drawn = list(islice(early_positions("early", 3), 3000))
+    assert {len(moves) for moves in drawn} == set(tool.PLIES["early"])
     keys = [key_of(line_of(moves)) for moves in drawn]
     assert len(set(keys)) == 3000
     excluded = frozenset(keys[::3])
-    others = list(islice(early_positions(3, excluded), 2000))
+    others = list(islice(early_positions("early", 3, excluded), 2000))
     assert others == [moves for moves, key in zip(drawn, keys, strict=True) if key not in excluded]
-    assert drawn != list(islice(early_positions(4), 3000))
+    assert drawn != list(islice(early_positions("early", 4), 3000))
 
 
 def test_the_same_seed_makes_the_same_positions_whatever_the_threads(late: None, tmp_path: Path):
@@ -127,7 +127,7 @@ def test_given_positions_are_left_out(late: None, tmp_path: Path):
 def test_too_few_positions_are_an_error_of_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr(tool, "PLIES", range(1, 2))
+    monkeypatch.setitem(tool.PLIES, "early", range(1, 2))
     monkeypatch.setattr(tool, "MOST_DRAWS", 50)
     monkeypatch.setattr(tool, "is_hard", lambda solver, line: False)
     assert tool.main(["early", str(tmp_path / "table"), "--count", "3"]) == 2

@@ -32,9 +32,10 @@ from tools.connect4_targets import (
 
 
 def position(result: int, search: float, network: float, policy: dict[int, float], played: int):
+    """The best move is worth a quarter more than the search's root."""
     shares = np.zeros(7)
     shares[list(policy)] = list(policy.values())
-    return SearchedPosition((), result, search, network, shares, played)
+    return SearchedPosition((), result, search, search + 0.25, network, shares, played)
 
 
 def target(position: SearchedPosition, outcome: int, keeps: set[int], *, can_err: bool = True):
@@ -67,6 +68,7 @@ def test_figures_worked_by_hand():
     assert (figures["drawn"], figures["wrong results"]) == ("50.0%", "25.0%")
     assert figures["mse of result"] == f"{1 / 4:.3f}"
     assert figures["mse of search"] == f"{0.25 / 4:.3f}"
+    assert figures["mse of best move"] == f"{4 * 0.0625 / 4:.3f}"
     # (1 + 0.5) / 2 for a win, (-1 + 0) / 2 for a draw
     assert figures["mse of half and half"] == f"{(0.0625 + 0.25) / 4:.3f}"
     assert figures["mse of network"] == "-"
@@ -95,7 +97,7 @@ def test_the_truth_is_that_of_the_own_table():
             found = solved_target(
                 solver,
                 SearchedPosition(
-                    tuple(int(move) - 1 for move in known.moves), 0, 0.0, 0.0, np.ones(7) / 7, 0
+                    tuple(int(move) - 1 for move in known.moves), 0, 0.0, 0.0, 0.0, np.ones(7) / 7, 0
                 ),
             )
             outcomes = [None if score is None else solved.sign(score) for score in known.move_scores]
@@ -123,6 +125,7 @@ def test_positions_are_those_of_the_games(store: GameStore):
             (game,) = matching
             used.append(id(game))
             assert game.lists["flags"][ply] & 1
+            assert found.best_value == game.lists["best_q"][ply]
             assert found.network_value == game.lists["orig_q"][ply]
             assert found.result == game.values["result"] * (-1) ** ply
             begin, end = game.lists["policy_offsets"][ply : ply + 2]
