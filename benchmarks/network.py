@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from alphazero.games.registry import get_spec
+from alphazero.games.registry import game_names, get_spec
 from alphazero.machine.environment import processor_name
 from alphazero.measure.sizes import PASSES_OF_STEP, forward_flops
 from alphazero.network.inference.evaluator import make_forward
@@ -29,6 +29,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     pass as two forwards.
     """
     parser = Parser(prog="alphazero bench network", description=__doc__)
+    parser.add_argument("--game", choices=game_names(), default="chess")
     parser.add_argument("--blocks", type=whole(1, 256), default=20, help="residual blocks or encoders")
     parser.add_argument("--filters", type=whole(1, 4096), default=256, help="channels of the body")
     add_body_flags(parser)
@@ -46,7 +47,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     args = parser.parse_args(arguments)
     device = choose_device(args.device, 0, os.environ)
     config = config_of(args)
-    network = AlphaZeroNet(config, get_spec("chess"), torch.Generator().manual_seed(0))
+    network = AlphaZeroNet(config, get_spec(config.game), torch.Generator().manual_seed(0))
     flops = forward_flops(config) * (PASSES_OF_STEP if args.backward else 1)
     times = pass_times(build_pass(args, network, device), device, args.seconds)
     speed = args.batch / statistics.median(times)
@@ -84,7 +85,8 @@ def add_body_flags(parser: argparse.ArgumentParser) -> None:
 
 def config_of(args: argparse.Namespace) -> NetworkConfig:
     """The network that the arguments ask for."""
-    names = ("body", "blocks", "filters", "heads", "ffn_width", "smolgen_channels", "embedding", "se_ratio")
+    sizes = ("blocks", "filters", "heads", "ffn_width", "smolgen_channels", "se_ratio")
+    names = ("game", "body", "embedding", *sizes)
     head = args.policy_head or ("attention" if args.body == "attention" else "convolution")
     config = NetworkConfig(policy_head=head, **{name: getattr(args, name) for name in names})
     return with_smolgen(config)

@@ -20,7 +20,7 @@ SMALL = {
         *("--rounds", "2", "--steps", "1"),
     ],
     "loader": ["--seconds", "0.05", "--repeats", "1"],
-    "network": ["--blocks", "1", "--filters", "8", "--batch", "4", "--seconds", "0.05"],
+    "network": ["--game", "connect4", "--blocks", "1", "--filters", "8", "--batch", "4", "--seconds", "0.05"],
     "precision": [
         *("--weights", "tests/fixtures/v0/selfplay/AlphaZeroNet_1x8_distributed.pt"),
         *("--positions", "16", "--batch", "4", "--seconds", "0.03"),
