@@ -57,9 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             lines = table_lines(args.count, args.seed, args.table_mib)
         else:
             excluded = keys_of(exact_truth.read_sets(args.not_in)) if args.not_in else frozenset()
-            lines = early_lines(
-                args.kind, args.count, args.seed, excluded, args.table_mib, args.num_threads
-            )
+            lines = early_lines(args.kind, args.count, args.seed, excluded, args.table_mib, args.num_threads)
         with replacing(args.file) as file:
             file.write(("\n".join(lines) + "\n").encode("ascii"))
     except (AlphaZeroError, OSError) as error:
@@ -175,7 +173,7 @@ def early_origin(kind: str, seed: int, excluded: frozenset[str]) -> str:
 
 
 def early_positions(kind: str, seed: int, excluded: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Moves of random positions with PLIES[kind] stones, none over and none twice, until no more are found."""
+    """Moves of random positions with PLIES[kind] stones, none over and none twice, until none is left."""
     generator = random.Random(seed)
     seen = set(excluded)
     missed = 0

@@ -37,7 +37,7 @@ class SearchedPosition:
 
     moves: columns from 0; result: of the game; search_value: of the search's root, best_value: of its best
     move; network_value: before the search, NaN where it is not known; policy: f64 [7], shares of the columns;
-    played: a column.
+    played: a column; is_spoilt: from this ply on, the game left its searches' likeliest moves at least once.
     """
 
     moves: tuple[int, ...]
@@ -47,6 +47,7 @@ class SearchedPosition:
     network_value: float
     policy: npt.NDArray[np.float64]
     played: int
+    is_spoilt: bool
 
 
 @dataclass(frozen=True)
@@ -144,9 +145,7 @@ def searched_position(game: GameRow, ply: int) -> SearchedPosition:
     """The game's position before move number `ply`, from 0."""
     lists = game.lists
     moves = tuple(int(move) for move in lists["moves"])
-    begin, end = (int(lists["policy_offsets"][place]) for place in (ply, ply + 1))
-    policy = np.zeros(COLUMNS)
-    policy[lists["policy_move"][begin:end]] = lists["policy_prob"][begin:end]
+    policy = searched_policy(game, ply)
     network_value = lists["orig_q"][ply] if "orig_q" in lists else np.nan
     result = int(game.values["result"])
     return SearchedPosition(
@@ -157,7 +156,19 @@ def searched_position(game: GameRow, ply: int) -> SearchedPosition:
         np.nan if network_value is None else float(network_value),
         policy / policy.sum(),
         moves[ply],
+        any(
+            searched_policy(game, later)[move] < searched_policy(game, later).max()
+            for later, move in enumerate(moves[ply:], start=ply)
+        ),
     )
+
+
+def searched_policy(game: GameRow, ply: int) -> npt.NDArray[np.float64]:
+    """The shares of the columns [7], not scaled; zeros where nothing was searched."""
+    begin, end = (int(game.lists["policy_offsets"][place]) for place in (ply, ply + 1))
+    policy = np.zeros(COLUMNS)
+    policy[game.lists["policy_move"][begin:end]] = game.lists["policy_prob"][begin:end]
+    return policy
 
 
 def solved_target(solver: _core.Connect4Solver, position: SearchedPosition) -> SolvedTarget:
@@ -179,6 +190,7 @@ def figures_of(targets: Sequence[SolvedTarget]) -> dict[str, str]:
     searches = np.array([target.position.search_value for target in targets])
     best = np.array([target.position.best_value for target in targets])
     networks = np.array([target.position.network_value for target in targets])
+    spoilt = np.array([target.position.is_spoilt for target in targets])
     risky = [target for target in targets if target.can_err]
     return {
         "positions": str(len(targets)),
@@ -189,6 +201,10 @@ def figures_of(targets: Sequence[SolvedTarget]) -> dict[str, str]:
         "mse of search": number((searches - outcomes) ** 2),
         "mse of best move": number((best - outcomes) ** 2),
         "mse of network": number((networks - outcomes) ** 2),
+        "spoilt": share(spoilt),
+        "mse of result, not spoilt": number((results - outcomes)[~spoilt] ** 2),
+        "mse of result, spoilt": number((results - outcomes)[spoilt] ** 2),
+        "mse of search, spoilt": number((searches - outcomes)[spoilt] ** 2),
         "with errors": str(len(risky)),
         "policy on errors": share([share_on_errors(target, 1.0) for target in risky]),
         "likeliest move errs": share([not target.keeps[target.position.policy.argmax()] for target in risky]),

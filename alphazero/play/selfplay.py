@@ -120,8 +120,7 @@ def play(
 ) -> Played:
     """Play `budget` searched moves in every lane, continuing its game; to_the_end: at most to its end.
 
-    in_simulations: a lane stops instead at the end of the move at which it has used `budget` new
-    simulations; those of a tree that is kept are not new.
+    in_simulations: a lane stops instead at the end of the move at which it has used `budget` simulations.
     A game is a function of the settings, its lane and number, and the evaluator's weights: other lanes, the
     number of threads and the cache change nothing. cache: evaluations by the same weights; new ones are
     added. tables: end games with their result (chess). on_progress is called after each batch with the moves

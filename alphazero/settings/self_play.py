@@ -93,7 +93,7 @@ class SelfPlayConfig:
     )
     simulations_per_round: int = setting(
         0,
-        "new simulations by which each game advances at a time, and on to the end of the move; a generation "
+        "simulations by which each game advances at a time, and on to the end of the move; a generation "
         "has as many such rounds as reuse asks for; auto (0) takes at the start of the run those of twelve "
         "full searches, or fewer where a generation is short",
         minimum=0,
@@ -118,7 +118,7 @@ class SelfPlayConfig:
         choices=("auto", "training", "fp32", "bf16", "fp16", "int8"),
     )
     evaluation_cache: int = setting(
-        64,
+        256,
         "MiB per rank to remember evaluations in, so that a position seldom needs a second one from the same "
         "weights; the games stay the same, 0 turns it off",
         minimum=0,
@@ -182,9 +182,6 @@ LEAST_LANES = 256
 # Lanes stop with a move, up to a full search apart: the longer a round, the fuller its batches
 # (docs/performance.md, "Batches of self-play").
 SEARCHES_PER_ROUND = 12
-# Of the simulations that a generation takes if no tree is kept from move to move. With those that are, a
-# round is at most about a generation: a longer one plays more games than --reuse asks for.
-SHARE_OF_GENERATION = 0.4
 
 
 def settled(
@@ -200,7 +197,8 @@ def settled(
     share = self_play.full_search_share
     positions = self_play.steps_per_generation * batch_size / self_play.reuse
     per_position = search.simulations + (1 - share) / max(share, 1e-6) * self_play.fast_simulations
-    of_generation = math.ceil(SHARE_OF_GENERATION * positions * per_position / lanes)
+    # A round longer than a generation would play more games than --reuse asks for.
+    of_generation = math.ceil(positions * per_position / lanes)
     budget = min(SEARCHES_PER_ROUND * search.simulations, max(search.simulations, of_generation))
     return replace(self_play, lanes=lanes, simulations_per_round=self_play.simulations_per_round or budget)
 

@@ -60,21 +60,6 @@ void start(OneSearch<G>& self, const Line<G>& line, const Noise& noise) {
 }
 
 template <Game G>
-void advance(OneSearch<G>& self, Move move, const Noise& noise) {
-  require_root(self);
-  if (self.search.num_waiting() > 0) throw std::invalid_argument("leaves wait for their evaluation");
-  bool is_legal = false;
-  for (const Edge& edge : self.search.root_edges()) is_legal |= edge.move == move;
-  if (!is_legal) throw std::invalid_argument("advance: not a legal move");
-  self.search.advance(move, self.settings);
-  if (self.search.root_edges().empty()) {
-    self.has_root = false;
-    throw std::invalid_argument("the game is over");
-  }
-  set_noise(self, noise);
-}
-
-template <Game G>
 Leaves collect(OneSearch<G>& self, HistoryFill fill) {
   require_root(self);
   if (self.search.num_waiting() > 0) throw std::invalid_argument("leaves wait for their evaluation");
@@ -167,8 +152,6 @@ void bind_one(nb::module_& module, const char* name) {
           nb::arg("settings"))
       .def("start", &start<G>, nb::arg("line"), nb::arg("noise").noconvert() = nb::none(),
            "A new tree at the end of the line. noise: f64 [num_legal], a Dirichlet sample or the Gumbels.")
-      .def("advance", &advance<G>, nb::arg("move"), nb::arg("noise").noconvert() = nb::none(),
-           "Play a move and keep what is known below it (PUCT).")
       .def("collect", &collect<G>, nb::arg("fill") = HistoryFill::kFenOnly,
            "The positions of the next round: packed u8 [B, bytes], legal_index i32 [K], legal_offset i32 "
            "[B + 1]; B = 0 when the search is done.")

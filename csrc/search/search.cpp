@@ -18,6 +18,13 @@ Search<G>::~Search() = default;
 
 template <Game G>
 void Search<G>::start(const Line<G>& line, const SearchSettings& settings) {
+  if (settings.leaves > kMostLeaves) {
+    throw std::invalid_argument(std::to_string(settings.leaves) + " leaves; expected at most " +
+                                std::to_string(kMostLeaves));
+  }
+  settings_ = settings;
+  noise_.clear();
+  leaves_.clear();
   const FrameSpan<State> frames = line.frames();
   line_keys_.clear();
   for (const Frame<State>& frame : frames) line_keys_.push_back(G::hash(frame.state));
@@ -25,46 +32,6 @@ void Search<G>::start(const Line<G>& line, const SearchSettings& settings) {
   line_frames_.assign(frames.end() - static_cast<std::ptrdiff_t>(shown), frames.end());
   tree_.clear();
   make_node(frames.back(), kNoNode, 0);
-  begin(settings);
-}
-
-template <Game G>
-void Search<G>::advance(Move move, const SearchSettings& settings) {
-  assert(leaves_.empty());
-  const std::span<const Edge> edges = root_edges();
-  const auto played =
-      std::find_if(edges.begin(), edges.end(), [&](const Edge& edge) { return edge.move == move; });
-  assert(played != edges.end());
-  Frame<State> next{root_state(), 0};
-  G::apply(next.state, move);
-  path_.assign(1, 0);
-  next.repetitions = repetitions_of(next.state);
-  line_keys_.push_back(G::hash(next.state));
-  if (line_frames_.size() == G::kHistory) line_frames_.erase(line_frames_.begin());
-  line_frames_.push_back(next);
-  const std::uint32_t child = played->child;
-  const bool keeps =
-      settings.algorithm == SearchAlgorithm::kPuct && child != kNoNode && tree_.node(child).is_evaluated;
-  if (keeps) {
-    tree_.keep_subtree(child);
-    if (settings_.algorithm == SearchAlgorithm::kGumbel) tree_.find_all_best_unwalked();
-  } else {
-    tree_.clear();
-    make_node(next, kNoNode, 0);
-  }
-  begin(settings);
-}
-
-template <Game G>
-void Search<G>::begin(const SearchSettings& settings) {
-  if (settings.leaves > kMostLeaves) {
-    throw std::invalid_argument(std::to_string(settings.leaves) + " leaves; expected at most " +
-                                std::to_string(kMostLeaves));
-  }
-  settings_ = settings;
-  noise_.clear();
-  noise_is_mixed_ = false;
-  leaves_.clear();
   if (settings_.algorithm == SearchAlgorithm::kGumbel) {
     settings_.leaves = 1;
     const int num_edges = tree_.root().num_edges;
@@ -75,28 +42,13 @@ void Search<G>::begin(const SearchSettings& settings) {
 
 template <Game G>
 void Search<G>::set_noise(std::span<const double> noise) {
-  assert(noise.size() == tree_.root().num_edges && !noise_is_mixed_);
+  assert(noise.size() == tree_.root().num_edges && !tree_.root().is_evaluated);
   noise_.assign(noise.begin(), noise.end());
-  if (tree_.root().is_evaluated) mix_noise();
 }
 
 template <Game G>
-void Search<G>::mix_noise() {
-  if (settings_.algorithm != SearchAlgorithm::kPuct || settings_.noise_epsilon <= 0.0 || noise_.empty())
-    return;
-  const auto mix = [this](float& prior, std::size_t place) {
-    prior =
-        static_cast<float>((1.0 - settings_.noise_epsilon) * prior + settings_.noise_epsilon * noise_[place]);
-  };
-  Node& root = tree_.root();
-  const std::span<float> priors = tree_.priors(root);
-  for (std::size_t place = 0; place < priors.size(); ++place) {
-    if (priors[place] != kPriorOfWalked) mix(priors[place], place);
-  }
-  for (WalkedEdge& edge : tree_.walked(root)) mix(edge.prior, edge.place);
-  tree_.sum_walked_priors(root);
-  tree_.find_best_unwalked(root);
-  noise_is_mixed_ = true;
+bool Search<G>::has_dirichlet_noise() const {
+  return settings_.algorithm == SearchAlgorithm::kPuct && settings_.noise_epsilon > 0.0 && !noise_.empty();
 }
 
 // Edges in ascending order of policy index; none where the game is over.
@@ -207,7 +159,7 @@ Choice Search<G>::select(std::uint32_t id) {
   const Node& node = tree_.node(id);
   const bool is_root = id == 0;
   if (settings_.algorithm == SearchAlgorithm::kPuct) {
-    const bool force = is_root && noise_is_mixed_ && settings_.forced_playouts > 0.0;
+    const bool force = is_root && settings_.forced_playouts > 0.0 && has_dirichlet_noise();
     return select_puct({node, tree_.walked(node), tree_.priors(node), is_root}, settings_, force);
   }
   if (node.num_walked == 0) {  // the first walk that comes here; many nodes see none
@@ -301,17 +253,16 @@ void Search<G>::apply(std::size_t leaf, const float* legal_logits, const float* 
   const std::uint32_t id = leaves_[leaf];
   Node& node = tree_.node(id);
   const std::span<float> priors = tree_.priors(node);  // no edge was walked yet
-  make_priors({legal_logits, priors.size()}, 1.0, powered_,
-              [&](std::size_t place, float prior) { priors[place] = prior; });
+  const double share = id == 0 && has_dirichlet_noise() ? settings_.noise_epsilon : 0.0;
+  make_priors({legal_logits, priors.size()}, 1.0, powered_, [&](std::size_t place, float prior) {
+    priors[place] =
+        share > 0.0 ? static_cast<float>((1.0 - share) * prior + share * noise_[place]) : prior;
+  });
   if (settings_.algorithm == SearchAlgorithm::kPuct) tree_.find_best_unwalked(node);
   node.value = static_cast<double>(wdl[0]) - static_cast<double>(wdl[2]);
   node.draw = node.draw_sum = wdl[1];
   node.is_evaluated = true;
-  if (id == 0) {
-    mix_noise();
-  } else {
-    finish(id, node.value, node.draw_sum, true);
-  }
+  if (id != 0) finish(id, node.value, node.draw_sum, true);
   if (leaf + 1 == leaves_.size()) leaves_.clear();
 }
 
@@ -327,7 +278,7 @@ SearchResult Search<G>::result(double temperature, double draw) {
   if (is_gumbel) {
     gumbel_.policy(root.value, edges, root.proven, settings_, policy);
   } else {
-    const bool forced = noise_is_mixed_ && settings_.forced_playouts > 0.0;
+    const bool forced = settings_.forced_playouts > 0.0 && has_dirichlet_noise();
     puct_policy(edges, root.proven, settings_, forced, policy);
   }
   const auto likeliest =

@@ -41,9 +41,6 @@ class Search {
   // Begins with a new tree at the end of the line, where the game must not be over.
   void start(const Line<G>& line, const SearchSettings& settings);
 
-  // Begins at the position after `move` with what is known of it (Gumbel: with a new tree).
-  void advance(Move move, const SearchSettings& settings);
-
   // Noise for the root's edges, in their order: a Dirichlet sample for PUCT (used where noise_epsilon > 0),
   // Gumbel(0, 1) for Gumbel. At most once a search, before the first collect().
   void set_noise(std::span<const double> noise);
@@ -82,7 +79,6 @@ class Search {
   SearchResult result(double temperature, double draw);
 
  private:
-  void begin(const SearchSettings& settings);
   std::uint32_t make_node(const Frame<State>& frame, std::uint32_t parent, std::uint16_t parent_edge);
   bool begin_walk();
   bool end_walk(std::uint32_t leaf);
@@ -92,13 +88,12 @@ class Search {
   std::uint8_t repetitions_of(const State& state) const;
   void finish(std::uint32_t leaf, double value, double draw, bool was_waiting);
   void prove_parents(std::uint32_t child);
-  void mix_noise();
+  bool has_dirichlet_noise() const;
 
   SearchSettings settings_;
   Tree<G> tree_;
   Gumbel gumbel_;
   std::vector<double> noise_;
-  bool noise_is_mixed_ = false;
   std::vector<int> schedule_;
   std::vector<std::uint64_t> line_keys_;                 // of the game's positions up to the root
   std::vector<Frame<State>> line_frames_;                // the newest of them, at most G::kHistory

@@ -124,7 +124,6 @@ bool SelfPlay<G>::next(std::size_t slot, Search<G>& search) {
     const std::size_t number = next_lane_++;
     if (number >= lanes_.size()) return false;
     place.lane = &lanes_[number];
-    place.has_tree = false;
   }
   Lane& lane = *place.lane;
   place.simulations_before = search.num_simulations();
@@ -136,12 +135,7 @@ bool SelfPlay<G>::next(std::size_t slot, Search<G>& search) {
     search_settings.noise_epsilon = 0.0;
     search_settings.forced_playouts = 0.0;
   }
-  if (place.has_tree) {
-    search.advance(lane.game.moves.back(), search_settings);
-  } else {
-    search.start(lane.line, search_settings);
-    place.has_tree = true;
-  }
+  search.start(lane.line, search_settings);
   place.noise.resize(search.root_edges().size());
   Rng noise = rng(lane, kNoise);
   if (is_gumbel) {
@@ -167,7 +161,6 @@ void SelfPlay<G>::finish(std::size_t slot, Search<G>& search) {
   lane.budget_left -= std::min(used, lane.budget_left);
   if (wants_to_resign(lane, result) && !lane.game.plays_through) {
     end_game(lane, GameEnd::kResignation, {}, -1);
-    place.has_tree = false;
     return;
   }
   record(place, search, result);
@@ -180,10 +173,7 @@ void SelfPlay<G>::finish(std::size_t slot, Search<G>& search) {
     end_game(lane, GameEnd::kAdjudicated, {}, *known);
   } else if (is_too_long) {
     end_game(lane, GameEnd::kTooLong, {}, 0);
-  } else {
-    return;
   }
-  place.has_tree = false;
 }
 
 template <Game G>

@@ -59,7 +59,7 @@ struct SelfPlayGame {
   std::vector<std::uint16_t> policy_prob;  // 1 / 65535
 };
 
-// What a round gives every lane: searched moves, or new simulations (those of a tree that is kept are not).
+// What a round gives every lane: searched moves, or simulations.
 struct RoundBudget {
   std::uint64_t amount = 0;
   bool is_of_simulations = false;
@@ -114,7 +114,6 @@ class SelfPlay final : public SearchDriver<G> {
   };
   struct Place {  // what a slot works at
     Lane* lane = nullptr;
-    bool has_tree = false;  // the search holds the position before the lane's last move
     bool is_full = true;
     std::uint64_t simulations_before = 0;  // of its search, when the move began
     std::vector<double> noise;

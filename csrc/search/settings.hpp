@@ -12,7 +12,7 @@ enum class SearchAlgorithm : std::uint8_t { kPuct = 0, kGumbel = 1 };
 // Self-play's rules.
 struct SearchSettings {
   SearchAlgorithm algorithm = SearchAlgorithm::kPuct;
-  int simulations = 800;  // of the root's edges, kept ones included (Silver et al. 2018)
+  int simulations = 800;  // of the root's edges (Silver et al. 2018)
   int leaves = 1;         // that wait in one tree at a time; Gumbel has one
 
   // PUCT. Silver et al. 2018, pseudocode: pb_c_base, pb_c_init = 1.25, there beside values of 0..1.

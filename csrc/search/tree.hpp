@@ -70,13 +70,12 @@ class Tree {
   Move move(std::uint32_t id, std::size_t place) const {
     return G::index_to_move(state(id), index_[nodes_[id].first_edge + place]);
   }
-  // kPriorOfWalked for the edges in walked(). Who changes one here or there calls find_best_unwalked or
-  // sum_walked_priors.
+  // kPriorOfWalked for the edges in walked(). Who changes one calls find_best_unwalked.
   std::span<float> priors(const Node& node) { return {prior_.data() + node.first_edge, node.num_edges}; }
   std::span<const float> priors(const Node& node) const {
     return {prior_.data() + node.first_edge, node.num_edges};
   }
-  // The logarithms of all priors, walked or not, once they are made; keep_subtree forgets them.
+  // The logarithms of all priors, walked or not, once they are made.
   std::span<double> make_log_priors(const Node& node) {
     log_prior_.resize(index_.size());
     return {log_prior_.data() + node.first_edge, node.num_edges};
@@ -185,55 +184,12 @@ class Tree {
     }
   }
 
+ private:
   void sum_walked_priors(Node& node) const {
     node.walked_prior = 0.0;
     for (const WalkedEdge& edge : walked(node)) node.walked_prior += edge.prior;
   }
 
-  // For every node: Gumbel's rules do not keep it up.
-  void find_all_best_unwalked() {
-    for (Node& node : nodes_) find_best_unwalked(node);
-  }
-
-  // Makes `root` the root and forgets all that is not below it.
-  void keep_subtree(std::uint32_t root) {
-    log_prior_.clear();
-    new_id_.assign(nodes_.size(), kNoNode);
-    kept_walked_.clear();
-    std::uint32_t kept = 0;
-    std::uint32_t kept_edges = 0;
-    for (std::uint32_t id = root; id < nodes_.size(); ++id) {
-      const std::uint32_t parent = nodes_[id].parent;
-      if (id != root && (parent < root || new_id_[parent] == kNoNode)) continue;
-      Node moved = nodes_[id];
-      std::copy_n(index_.begin() + moved.first_edge, moved.num_edges, index_.begin() + kept_edges);
-      std::copy_n(prior_.begin() + moved.first_edge, moved.num_edges, prior_.begin() + kept_edges);
-      moved.first_edge = kept_edges;
-      kept_edges += moved.num_edges;
-      if (moved.num_walked > 0) {
-        const std::uint32_t first = kept_walked_.take(moved.num_walked);
-        std::copy_n(walked_.at(moved.first_walked), moved.num_walked, kept_walked_.at(first));
-        moved.first_walked = first;
-      }
-      moved.parent = kNoNode;
-      if (id != root) {
-        moved.parent = new_id_[parent];
-        WalkedEdge* const edges = kept_walked_.at(nodes_[moved.parent].first_walked);
-        while (edges[moved.sibling].child != id) ++moved.sibling;
-        edges[moved.sibling].child = kept;
-      }
-      nodes_[kept] = moved;
-      frames_[kept] = frames_[id];
-      new_id_[id] = kept++;
-    }
-    nodes_.resize(kept);
-    frames_.resize(kept);
-    index_.resize(kept_edges);
-    prior_.resize(kept_edges);
-    std::swap(walked_, kept_walked_);
-  }
-
- private:
   // Returns its number among the walked edges.
   std::uint16_t add_walked(Node& node, std::uint16_t place, std::uint32_t child) {
     node.first_walked = walked_.grow(node.first_walked, node.num_walked);
@@ -261,8 +217,6 @@ class Tree {
   std::vector<float> prior_;
   std::vector<double> log_prior_;
   WalkedBlocks walked_;
-  WalkedBlocks kept_walked_;           // memory of keep_subtree
-  std::vector<std::uint32_t> new_id_;  // memory of keep_subtree
 };
 
 }  // namespace alphazero

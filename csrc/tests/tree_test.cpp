@@ -184,21 +184,6 @@ void search_on(Search<G>& search, Random& random) {
   }
 }
 
-void test_puct_goes_on_with_a_tree_of_gumbels() {
-  Random random;
-  SearchSettings settings;
-  settings.simulations = 100;
-  settings.algorithm = SearchAlgorithm::kGumbel;
-  Search<Connect4> search;
-  search.start(Line<Connect4>(), settings);
-  search_on(search, random);
-  settings.algorithm = SearchAlgorithm::kPuct;
-  search.advance(search.result(0.0, 0.0).move, settings);
-  require(search.tree().root().visits > 0, "the tree is kept");
-  Tree<Connect4> tree = search.tree();
-  for (std::uint32_t id = 0; id < tree.size(); ++id) check_node<Connect4>(tree, id);
-}
-
 // Gumbel's inner rule as docs/search.md has it: every edge in turn.
 std::size_t plain_gumbel_choice(const Node& node, const std::vector<Edge>& edges,
                                 const SearchSettings& settings) {
@@ -277,15 +262,13 @@ void test_nodes_agree_with_their_edges() {
   settings.noise_epsilon = 0.25;
   Search<G> search;
   Line<G> line;
-  search.start(line, settings);
   for (int ply = 0; ply < 8 && !line.outcome().over(); ++ply) {
+    search.start(line, settings);
     search.set_noise(std::vector<double>(search.root_edges().size(), 0.125));
     search_on(search, random);
     Tree<G> tree = search.tree();
     for (std::uint32_t id = 0; id < tree.size(); ++id) check_node<G>(tree, id);
-    const Move move = search.result(0.0, 0.0).move;
-    line.push(move);
-    search.advance(move, settings);
+    line.push(search.result(0.0, 0.0).move);
   }
 }
 
@@ -295,7 +278,6 @@ int main() {
   test_the_choice_is_that_of_a_look_at_every_edge();
   test_gumbels_choice_is_that_of_a_look_at_every_edge();
   test_a_network_that_answers_with_no_number_breaks_nothing();
-  test_puct_goes_on_with_a_tree_of_gumbels();
   test_more_leaves_than_edges_can_count_are_refused();
 #define ALPHAZERO_TEST(G) test_nodes_agree_with_their_edges<G>();
   ALPHAZERO_OWN_GAMES(ALPHAZERO_TEST)

@@ -1,4 +1,4 @@
-"""Rounds of self-play: a budget of moves or of new simulations for every lane."""
+"""Rounds of self-play: a budget of moves or of simulations for every lane."""
 
 from collections import Counter
 
@@ -54,18 +54,19 @@ def test_a_lane_stops_at_the_end_of_the_move_at_which_its_budget_is_used(algorit
     assert budget <= found.simulations < budget + FULL
 
 
-def test_visits_of_a_tree_that_is_kept_cost_nothing():
-    """Each move has FULL visits or more, of which only the new ones were paid for."""
+def test_every_search_begins_with_a_new_tree():
+    """All visits of a move were paid for, and none is left of the search before."""
     found = play(
         "connect4",
         self_play_settings(SearchConfig(simulations=FULL), SelfPlayConfig(), seed=3),
-        new_lanes(1),
-        100,
+        new_lanes(2),
+        200,
         MadeUpEvaluator("connect4", 8),
         in_simulations=True,
     )
-    visits = sum(int(game.visits.sum()) for game in (*found.finished, *found.under_way))
-    assert 100 <= found.simulations < 100 + FULL < visits
+    games = [*found.finished, *found.under_way]
+    assert found.simulations == sum(int(game.visits.sum()) for game in games)
+    assert max(int(game.visits.max()) for game in games) == FULL
 
 
 def test_lanes_with_quick_searches_make_more_moves_of_a_budget():

@@ -117,11 +117,6 @@ class Pair:
         self.core.start(line, noise)
         self.reference.start(line, noise)
 
-    def advance(self, move: int, noise: np.ndarray | None) -> None:
-        self.core.advance(move, noise)
-        self.reference.advance(move, noise)
-        self.compare_trees("after a move")
-
     def search_to_end(self) -> None:
         for number in range(1_000_000):
             leaves, wanted = self.core.collect(self.fill), self.reference.collect(self.fill)
@@ -208,7 +203,7 @@ def test_values_near_won_and_lost_are_the_reference_s(name: str, win_bias: float
 
 
 def play_on(pair: Pair, position: str, settings: Settings, moves: int, seed: int) -> int:
-    """Several searches in a row on the tree that is kept; moves by visits, by chance, or the least walked."""
+    """Several searches in a row, in one memory; moves by visits, by chance, or the least walked."""
     line = line_of(*POSITIONS[position])
     rng = np.random.default_rng(seed)
     played = 0
@@ -223,7 +218,7 @@ def play_on(pair: Pair, position: str, settings: Settings, moves: int, seed: int
         if line.outcome().over:
             break
         played += 1
-        pair.advance(move, sample_noise(settings, len(line.legal()), seed + ply))
+        pair.start(line, sample_noise(settings, len(line.legal()), seed + ply))
     return played
 
 
@@ -251,7 +246,7 @@ def play_on(pair: Pair, position: str, settings: Settings, moves: int, seed: int
         "one knight move from threefold",
     ],
 )
-def test_tree_kept_over_several_moves_stays_the_reference_s(position: str, name: str) -> None:
+def test_searches_of_several_moves_are_the_reference_s(position: str, name: str) -> None:
     settings = replace(SETTINGS[name], simulations=SETTINGS[name].simulations // 2)
     pair = pair_at(position, settings, VariedEvaluator(4), seed=4)
     play_on(pair, position, settings, moves=8, seed=4)
@@ -259,7 +254,7 @@ def test_tree_kept_over_several_moves_stays_the_reference_s(position: str, name:
 
 @pytest.mark.parametrize("name", ["plain", "16 leaves", "forced, 4 leaves", "gumbel"])
 @pytest.mark.parametrize("position", SMALL_GAMES)
-def test_whole_games_on_a_kept_tree_are_the_reference_s(position: str, name: str) -> None:
+def test_searches_of_whole_games_are_the_reference_s(position: str, name: str) -> None:
     for seed in (5, 6, 7):
         settings = replace(SETTINGS[name], simulations=40)
         pair = pair_at(position, settings, VariedEvaluator(seed), seed)

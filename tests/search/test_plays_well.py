@@ -213,20 +213,3 @@ def test_a_lost_root_is_proven_and_still_has_a_policy() -> None:
     assert evaluations < 1000
 
 
-def test_a_win_kept_in_the_tree_is_proven_before_the_first_evaluation() -> None:
-    line = line_of("chess", MATES_IN_TWO["Morphy's problem"])
-    core = core_search(line, replace(PUCT, simulations=60_000))
-    core.start(line, None)
-    search_to_end(core, uniform_evaluator)
-    first = core.result(0.0, 0.0).move
-    line.push(first)
-    core.advance(first, None)
-    assert core.done and core.result(0.0, 0.0).proven == -1
-    reply = line.legal()[0]
-    line.push(reply)
-    core.advance(reply, None)
-    evaluations = search_to_end(core, uniform_evaluator)
-    result = core.result(0.0, 0.0)
-    assert result.proven == 1 and evaluations < 800
-    line.push(result.move)
-    assert line.outcome().over and line.outcome().value == -1

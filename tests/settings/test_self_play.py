@@ -34,21 +34,21 @@ def test_there_are_always_256_lanes():
     assert settled(SelfPlayConfig(evaluation_batch=8), SearchConfig(), 512, num_ranks=2).lanes == 256
 
 
-def test_a_round_is_at_most_two_fifths_of_what_a_generation_takes_and_at_least_a_search():
+def test_a_round_is_at_most_a_generation_and_at_least_a_search():
     small = SelfPlayConfig(steps_per_generation=10, reuse=2.0)
     search = SearchConfig(simulations=64)
-    # 10 steps of 512 positions, each trained on twice: 2,560 searches, two fifths of them over 256 lanes.
-    assert settled(small, search, 512, num_ranks=1).simulations_per_round == 4 * 64
+    # 10 steps of 512 positions, each trained on twice: 2,560 searches over 256 lanes.
+    assert settled(small, search, 512, num_ranks=1).simulations_per_round == 10 * 64
     assert settled(small, search, 16, num_ranks=1).simulations_per_round == 64
 
 
 def test_quick_searches_count_by_their_share():
     own = SelfPlayConfig(
-        steps_per_generation=1, reuse=1.0, full_search_share=0.25, fast_simulations=20, lanes=100
+        steps_per_generation=1, reuse=1.0, full_search_share=0.25, fast_simulations=20, lanes=200
     )
     # For each of 1,000 positions one search of 100 and three of 20.
     chosen = settled(own, SearchConfig(simulations=100), 1000, num_ranks=1)
-    assert chosen.simulations_per_round == 0.4 * 1000 * (100 + 3 * 20) / 100
+    assert chosen.simulations_per_round == 1000 * (100 + 3 * 20) / 200
     none = SelfPlayConfig(full_search_share=0.0)
     assert settled(none, SearchConfig(simulations=100), 1000, num_ranks=1).simulations_per_round == 1200
 

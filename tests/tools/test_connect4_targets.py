@@ -26,16 +26,19 @@ from tools.connect4_targets import (
     draw_positions,
     figures_of,
     main,
+    searched_policy,
     share_on_errors,
     solved_target,
 )
 
 
-def position(result: int, search: float, network: float, policy: dict[int, float], played: int):
+def position(
+    result: int, search: float, network: float, policy: dict[int, float], played: int, *, spoilt: bool = False
+):
     """The best move is worth a quarter more than the search's root."""
     shares = np.zeros(7)
     shares[list(policy)] = list(policy.values())
-    return SearchedPosition((), result, search, search + 0.25, network, shares, played)
+    return SearchedPosition((), result, search, search + 0.25, network, shares, played, spoilt)
 
 
 def target(position: SearchedPosition, outcome: int, keeps: set[int], *, can_err: bool = True):
@@ -59,7 +62,7 @@ def test_figures_worked_by_hand():
     figures = figures_of(
         [
             target(position(1, 0.5, 0.0, {2: 0.5, 3: 0.25, 4: 0.25}, 3), 1, {2}),
-            target(position(-1, 0.0, float("nan"), {0: 0.2, 6: 0.8}, 0), 0, {0, 1}),
+            target(position(-1, 0.0, float("nan"), {0: 0.2, 6: 0.8}, 0, spoilt=True), 0, {0, 1}),
             target(position(-1, -1.0, 0.0, {5: 1.0}, 5), -1, {5}, can_err=False),
             target(position(0, 0.0, 0.0, {1: 1.0}, 1), 0, {1}),
         ]
@@ -72,6 +75,9 @@ def test_figures_worked_by_hand():
     # (1 + 0.5) / 2 for a win, (-1 + 0) / 2 for a draw
     assert figures["mse of half and half"] == f"{(0.0625 + 0.25) / 4:.3f}"
     assert figures["mse of network"] == "-"
+    # The drawn position that was lost by a random move.
+    assert (figures["spoilt"], figures["mse of result, spoilt"]) == ("25.0%", "1.000")
+    assert (figures["mse of result, not spoilt"], figures["mse of search, spoilt"]) == ("0.000", "0.000")
     assert figures["policy on errors"] == f"{(0.5 + 0.8 + 0.0) / 3:.1%}"
     assert figures["likeliest move errs"] == figures["played move errs"] == f"{1 / 3:.1%}"
     # at 0.5 the shares are squared: 1/8 of 3/8 and 0.64 of 0.68
@@ -97,7 +103,7 @@ def test_the_truth_is_that_of_the_own_table():
             found = solved_target(
                 solver,
                 SearchedPosition(
-                    tuple(int(move) - 1 for move in known.moves), 0, 0.0, 0.0, 0.0, np.ones(7) / 7, 0
+                    tuple(int(move) - 1 for move in known.moves), 0, 0.0, 0.0, 0.0, np.ones(7) / 7, 0, False
                 ),
             )
             outcomes = [None if score is None else solved.sign(score) for score in known.move_scores]
@@ -126,6 +132,10 @@ def test_positions_are_those_of_the_games(store: GameStore):
             used.append(id(game))
             assert game.lists["flags"][ply] & 1
             assert found.best_value == game.lists["best_q"][ply]
+            later = [searched_policy(game, place) for place in range(ply, len(game.lists["moves"]))]
+            # Where nothing was searched, no move is left.
+            played = zip(later, game.lists["moves"][ply:], strict=True)
+            assert found.is_spoilt == any(policy.max() > policy[move] for policy, move in played)
             assert found.network_value == game.lists["orig_q"][ply]
             assert found.result == game.values["result"] * (-1) ** ply
             begin, end = game.lists["policy_offsets"][ply : ply + 2]

@@ -2,7 +2,7 @@
 
 Every node is an object, sums are taken anew where they are needed, in edge order and in double precision.
 `ReferenceSearch` is driven like the core's searches: start, then collect and apply by turns until collect
-returns no leaf, then result, and advance. Moves are the core's 16-bit moves, edges are legal moves in
+returns no leaf, then result. Moves are the core's 16-bit moves, edges are legal moves in
 ascending order of policy index, values are from the point of view of the side to move.
 """
 
@@ -56,7 +56,7 @@ class Result:
 
 @dataclass
 class ReferenceSearch:
-    """One tree: start, then collect and apply until collect is empty, then result, then advance."""
+    """One tree: start, then collect and apply until collect is empty, then result."""
 
     settings: Settings
     root: Node = field(init=False)
@@ -70,7 +70,7 @@ class ReferenceSearch:
         self.line = line.copy()
         self.created = []
         self.root = self._make_node(self.line, None, -1)
-        self._take_noise(noise)
+        self.noise = None if noise is None else [float(number) for number in noise]
 
     def _make_node(self, line: Line, parent: Node | None, parent_edge: int) -> Node:
         outcome = line.outcome()
@@ -80,11 +80,6 @@ class ReferenceSearch:
         node.by_first = line.first_player_to_move
         self.created.append(node)
         return node
-
-    def _take_noise(self, noise: NDArray[np.float64] | None) -> None:
-        self.noise = None if noise is None else [float(number) for number in noise]
-        if self.root.evaluated:
-            self._mix_noise()
 
     @property
     def _noisy(self) -> bool:
@@ -194,21 +189,6 @@ class ReferenceSearch:
             if self.settings.proofs and edge.child.proven is not None:
                 edge.exact = -edge.child.proven if passes else edge.child.proven
                 prove(node)
-
-    def advance(self, move: int, noise: NDArray[np.float64] | None) -> None:
-        """Play a move; the child's subtree becomes the tree where the rules keep it."""
-        child = next(edge.child for edge in self.root.edges if edge.move == move)
-        self.line.push(move)
-        if child is None or not child.evaluated or self.settings.algorithm == "gumbel":
-            self.start(self.line, noise)
-            return
-        kept: dict[int, Node] = {}
-        for node in self.created:
-            if node is child or id(node.parent) in kept:
-                kept[id(node)] = node
-        child.parent, child.parent_edge = None, -1
-        self.root, self.created = child, list(kept.values())
-        self._take_noise(noise)
 
     def nodes(self) -> dict[str, NDArray[Any]]:
         """The whole tree, in order of creation; value: what the network said, 0 where it was never asked."""
