@@ -94,7 +94,7 @@ class SelfPlayConfig:
     simulations_per_round: int = setting(
         0,
         "simulations by which each game advances at a time, and on to the end of the move; a generation "
-        "has as many such rounds as reuse asks for; auto (0) takes at the start of the run those of twelve "
+        "has as many such rounds as reuse asks for; auto (0) takes at the start of the run those of 24 "
         "full searches, or fewer where a generation is short",
         minimum=0,
         maximum=MOST_BUDGET,
@@ -181,7 +181,7 @@ BATCHES_PER_RANK = 2
 LEAST_LANES = 256
 # Lanes stop with a move, up to a full search apart: the longer a round, the fuller its batches
 # (docs/performance.md, "Batches of self-play").
-SEARCHES_PER_ROUND = 12
+SEARCHES_PER_ROUND = 24
 
 
 def settled(

@@ -13,15 +13,15 @@ GPU = SelfPlayConfig(
 
 
 @pytest.mark.parametrize(("ranks", "lanes"), [(1, 512), (2, 1024), (8, 4096)])
-def test_every_rank_has_lanes_for_two_batches_and_rounds_of_twelve_full_searches(ranks: int, lanes: int):
+def test_every_rank_has_lanes_for_two_batches_and_rounds_of_24_full_searches(ranks: int, lanes: int):
     chosen = settled(GPU, SearchConfig(), batch_size=4096, num_ranks=ranks)
-    assert (chosen.lanes, chosen.simulations_per_round) == (lanes, 9600)
+    assert (chosen.lanes, chosen.simulations_per_round) == (lanes, 19_200)
 
 
 def test_the_preset_is_played_so():
     config = load_config("chess_20x256", {})
     chosen = settled(config.self_play, config.search, config.training.batch_size, num_ranks=8)
-    assert (chosen.lanes, chosen.simulations_per_round) == (4096, 9600)
+    assert (chosen.lanes, chosen.simulations_per_round) == (4096, 19_200)
 
 
 def test_several_leaves_of_a_tree_fill_a_batch_from_fewer_lanes():
@@ -50,7 +50,7 @@ def test_quick_searches_count_by_their_share():
     chosen = settled(own, SearchConfig(simulations=100), 1000, num_ranks=1)
     assert chosen.simulations_per_round == 1000 * (100 + 3 * 20) / 200
     none = SelfPlayConfig(full_search_share=0.0)
-    assert settled(none, SearchConfig(simulations=100), 1000, num_ranks=1).simulations_per_round == 1200
+    assert settled(none, SearchConfig(simulations=100), 1000, num_ranks=1).simulations_per_round == 2400
 
 
 def test_what_is_named_is_not_chosen():
