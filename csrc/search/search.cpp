@@ -255,8 +255,7 @@ void Search<G>::apply(std::size_t leaf, const float* legal_logits, const float* 
   const std::span<float> priors = tree_.priors(node);  // no edge was walked yet
   const double share = id == 0 && has_dirichlet_noise() ? settings_.noise_epsilon : 0.0;
   make_priors({legal_logits, priors.size()}, 1.0, powered_, [&](std::size_t place, float prior) {
-    priors[place] =
-        share > 0.0 ? static_cast<float>((1.0 - share) * prior + share * noise_[place]) : prior;
+    priors[place] = share > 0.0 ? static_cast<float>((1.0 - share) * prior + share * noise_[place]) : prior;
   });
   if (settings_.algorithm == SearchAlgorithm::kPuct) tree_.find_best_unwalked(node);
   node.value = static_cast<double>(wdl[0]) - static_cast<double>(wdl[2]);

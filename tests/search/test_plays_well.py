@@ -211,5 +211,3 @@ def test_a_lost_root_is_proven_and_still_has_a_policy() -> None:
     assert (result.proven, result.root_q, result.best_q) == (-1, -1.0, -1.0)
     assert result.policy.sum() == pytest.approx(1.0)
     assert evaluations < 1000
-
-
