@@ -8,11 +8,17 @@ import pytest
 
 import alphazero._core as _core
 from alphazero.measure.truth import connect4 as solved
-from alphazero.measure.truth.connect4 import CLASSES, SolvedPosition, read_outcomes, read_table
+from alphazero.measure.truth.connect4 import (
+    CLASSES,
+    SolvedPosition,
+    SolvedSet,
+    read_outcomes,
+    read_table,
+)
 from tools import connect4_positions as tool
 from tools.connect4_positions import early_line, early_origin, early_positions, key_of, keys_of
 
-EARLY = read_outcomes()
+OPENING, EARLY = (read_outcomes(path) for path in (solved.OPENING_TABLE, solved.EARLY_TABLE))
 LATE = range(12, 14)  # such positions are solved quickly
 
 
@@ -30,25 +36,37 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(tool.PLIES, "early", LATE)
 
 
-def test_the_committed_early_positions_are_different_and_of_all_outcomes():
-    assert len(EARLY.positions) >= 5000 and len(keys_of([EARLY])) == len(EARLY.positions)
-    assert {len(position.moves) for position in EARLY.positions} == set(tool.PLIES["early"])
-    assert {position.score for position in EARLY.positions} == {-1, 0, 1}
+@pytest.mark.parametrize(("entry", "count"), [(OPENING, 1000), (EARLY, 5000)], ids=["opening", "early"])
+def test_the_committed_positions_are_different_and_of_all_outcomes(entry: SolvedSet, count: int):
+    assert len(entry.positions) == len(keys_of([entry])) == count
+    assert {len(position.moves) for position in entry.positions} == set(tool.PLIES[entry.name])
+    assert {position.score for position in entry.positions} == {-1, 0, 1}
 
 
-@pytest.mark.parametrize(("fewest_plies", "count"), [(11, 12), pytest.param(7, 40, marks=pytest.mark.slow)])
-def test_outcomes_of_committed_early_positions_are_the_solvers(fewest_plies: int, count: int):
+@pytest.mark.parametrize(
+    ("name", "fewest_plies", "count"),
+    [
+        ("early", 11, 12),
+        pytest.param("early", 7, 40, marks=pytest.mark.slow),
+        pytest.param("opening", 6, 6, marks=pytest.mark.slow),
+    ],
+)
+def test_outcomes_of_committed_positions_are_the_solvers(name: str, fewest_plies: int, count: int):
     solver = _core.Connect4Solver(256)
-    rows = solved.EARLY_TABLE.read_text(encoding="ascii").splitlines()[3:]
+    rows = solved.OWN_SETS[name].read_text(encoding="ascii").splitlines()[3:]
     chosen = [row for row in rows if len(row.split()[0]) >= fewest_plies]
     for row in random.Random(5).sample(chosen, count):
         assert early_line(solver, row.split()[0]) == row
 
 
-def test_no_given_position_is_among_the_committed_early_ones(shared_data: Path):
+@pytest.mark.parametrize("entry", [OPENING, EARLY], ids=["opening", "early"])
+def test_committed_positions_are_the_first_that_their_seed_draws(entry: SolvedSet, shared_data: Path):
     given = keys_of(solved.read_sets([shared_data / "connect4"]))
-    assert not given & keys_of([EARLY])
-    assert solved.EARLY_TABLE.read_text(encoding="ascii").splitlines()[2] == early_origin("early", 1, given)
+    assert not given & keys_of([entry])
+    lines = solved.OWN_SETS[entry.name].read_text(encoding="ascii").splitlines()
+    assert lines[2] == early_origin(entry.name, 1, given)
+    drawn = early_positions(entry.name, 1, given)
+    assert all(position.moves in drawn for position in entry.positions), "in this order"
 
 
 @pytest.mark.parametrize(

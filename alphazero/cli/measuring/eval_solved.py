@@ -173,8 +173,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         metavar="PATH",
-        help="files of lines 'moves score', directories of Test_L*_R*, own (the project's 600), early (the "
-        "project's early positions, to tune on) (default: own)",
+        help="files of lines 'moves score', directories of Test_L*_R*, own (the project's 600), opening and "
+        "early (the project's early positions, to tune on) (default: own)",
     )
     group.add_argument(
         "--one-ply",

@@ -62,7 +62,9 @@ def solve_in_threads(
 
 OWN_TABLE = Path(__file__).resolve().parents[2] / "assets" / "connect4" / "positions.tsv"
 EARLY_TABLE = OWN_TABLE.with_name("early.txt")
-OWN_SETS = {"own": OWN_TABLE, "early": EARLY_TABLE}  # names for read_sets; ./own is a file of that name
+OPENING_TABLE = OWN_TABLE.with_name("opening.txt")
+# Names for read_sets; ./own is a file of that name.
+OWN_SETS = {"own": OWN_TABLE, "opening": OPENING_TABLE, "early": EARLY_TABLE}
 COLUMNS = 7
 TABLE_HEAD = "# Connect Four positions from random games with the exact score of every move"
 OUTCOMES_HEAD = "# Connect Four: early positions with the outcome of every move"
@@ -186,7 +188,7 @@ def read_outcomes(path: Path = EARLY_TABLE) -> SolvedSet:
 def read_sets(paths: Sequence[Path] = ()) -> list[SolvedSet]:
     """Sets of Pons (files, or directories of Test_L*_R* files) and tables of our own; no path: the own table.
 
-    'own' and 'early' are the tables of OWN_SETS. In the order of CLASSES, then as given. Raises DataError.
+    The names of OWN_SETS are its tables. In the order of CLASSES, then as given. Raises DataError.
     """
     sets: list[SolvedSet] = []
     for path in [OWN_SETS.get(str(path), path) for path in paths] or [OWN_TABLE]:
