@@ -85,7 +85,7 @@ class SelfPlayConfig:
     lanes: int = setting(
         0,
         "games in progress at a time, over all ranks; auto (0) takes at the start of the run two batches for "
-        "each rank",
+        "each rank, and at least 256",
         minimum=0,
         maximum=MOST_GAMES,
         words={"auto": 0},
@@ -178,6 +178,7 @@ class SelfPlayConfig:
 # Two batches for each rank: one is searched while the network evaluates the other, or, on the CPU, a lane
 # that used its budget makes room for another.
 BATCHES_PER_RANK = 2
+LEAST_LANES = 256
 # Lanes stop with a move, up to a full search apart: the longer a round, the fuller its batches
 # (docs/performance.md, "Batches of self-play").
 SEARCHES_PER_ROUND = 24
@@ -192,7 +193,7 @@ def settled(
     """
     leaves = search.leaves if search.algorithm == "puct" else 1
     trees = max(1, self_play.evaluation_batch // leaves)
-    lanes = self_play.lanes or min(MOST_GAMES, BATCHES_PER_RANK * trees * num_ranks)
+    lanes = self_play.lanes or max(LEAST_LANES, min(MOST_GAMES, BATCHES_PER_RANK * trees * num_ranks))
     share = self_play.full_search_share
     positions = self_play.steps_per_generation * batch_size / self_play.reuse
     per_position = search.simulations + (1 - share) / max(share, 1e-6) * self_play.fast_simulations

@@ -24,20 +24,18 @@ def test_the_preset_is_played_so():
     assert (chosen.lanes, chosen.simulations_per_round) == (4096, 19_200)
 
 
-def test_small_batches_have_few_lanes():
-    config = load_config("chess_cpu", {})
-    chosen = settled(config.self_play, config.search, config.training.batch_size, num_ranks=2)
-    assert (chosen.lanes, chosen.simulations_per_round) == (128, 24 * config.search.simulations)
-
-
 def test_several_leaves_of_a_tree_fill_a_batch_from_fewer_lanes():
     assert settled(GPU, SearchConfig(leaves=4), 4096, num_ranks=8).lanes == 1024
     # Gumbel's trees have one.
     assert settled(GPU, SearchConfig(algorithm="gumbel", leaves=4), 4096, num_ranks=8).lanes == 4096
 
 
+def test_there_are_always_256_lanes():
+    assert settled(SelfPlayConfig(evaluation_batch=8), SearchConfig(), 512, num_ranks=2).lanes == 256
+
+
 def test_a_round_is_at_most_a_generation_and_at_least_a_search():
-    small = SelfPlayConfig(steps_per_generation=10, reuse=2.0, evaluation_batch=128)
+    small = SelfPlayConfig(steps_per_generation=10, reuse=2.0)
     search = SearchConfig(simulations=64)
     # 10 steps of 512 positions, each trained on twice: 2,560 searches over 256 lanes.
     assert settled(small, search, 512, num_ranks=1).simulations_per_round == 10 * 64

@@ -19,7 +19,8 @@ TRAIN = REPOSITORY / "train_distributed.py"
 TINY = (
     *("--config", "chess_cpu", "--precision", "fp32"),
     *("--blocks", "2", "--filters", "16", "--se-ratio", "4"),
-    *("--optimizer", "sgd", "--learning-rate", "0.002", "--weight-decay", "0.0001"),
+    *("--optimizer", "sgd", "--learning-rate", "0.002"),
+    *("--weight-decay", "0.0001", "--ema-decay", "0"),
     *("--batch-size", "128", "--micro-batch-size", "32", "--validation-interval", "0", "--no-tensorboard"),
     *("--run-name", "job", "--log-interval", "5"),
 )
