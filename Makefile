@@ -136,11 +136,11 @@ format: setup
 sanitize: setup
 	$(BIN)/cmake -S . -B build/sanitize -DALPHAZERO_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=RelWithDebInfo
 	$(BIN)/cmake --build build/sanitize --parallel $(JOBS)
-	$(BIN)/ctest --test-dir build/sanitize --output-on-failure
+	$(BIN)/ctest --test-dir build/sanitize --output-on-failure --parallel $(JOBS)
 	@# Threads meet in the loader and in the search.
 	$(BIN)/cmake -S . -B build/sanitize-thread -DALPHAZERO_SANITIZE=thread -DCMAKE_BUILD_TYPE=RelWithDebInfo
 	$(BIN)/cmake --build build/sanitize-thread --parallel $(JOBS) --target encoding_test search_test game_search_test
-	$(BIN)/ctest --test-dir build/sanitize-thread --output-on-failure -R 'encoding_test|search_test'
+	$(BIN)/ctest --test-dir build/sanitize-thread --output-on-failure --parallel $(JOBS) -R 'encoding_test|search_test'
 
 # The harnesses of csrc/fuzz under libFuzzer, then the files that Python reads. Inputs at fault are kept in
 # build/fuzz/found.
