@@ -81,7 +81,8 @@ class Parser(argparse.ArgumentParser):
         """The error for arguments that mean nothing; `others`: flags that are known elsewhere."""
         flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), "")
         if not flag:
-            return ConfigError(f"unexpected argument {quoted(unknown[0])}")
+            said = f"unexpected argument {quoted(unknown[0])}"
+            return ConfigError(f"{said}; {self.prog} --help shows the usage")
         if line := answer_to_flag(flag):
             return ConfigError(line)
         nearest, line = OTHER_PROGRAMS.get(flag.removeprefix("--").replace("-", "_"), ("", ""))

@@ -62,11 +62,11 @@ def test_the_games_are_the_same_for_any_number_of_lanes_short_ones_and_long_ones
     assert games(11, "--lanes", "1") == eleven
     assert games(11, "--lanes", "4") == eleven
     assert games(11, "--lanes", "64") == eleven
-    one_by_one = set()
-    for num in range(1, 12):  # the games of a smaller number are among them
-        one_by_one |= set(games(num, "--lanes", "3"))
-        assert len(one_by_one) == num
-    assert one_by_one == set(eleven)
+    fewer = set()
+    for num in (1, 2, 5, 10):  # the games of a smaller number are among them
+        more = set(games(num, "--lanes", "3"))
+        assert len(more) == num and fewer < more < set(eleven)
+        fewer = more
 
 
 @contextlib.contextmanager

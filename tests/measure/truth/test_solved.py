@@ -254,18 +254,20 @@ def test_the_values_one_ply_on_are_those_of_the_network_and_of_ended_games(
     expected = dict.fromkeys(solved.CLASSES, 0)
     wins = 0
     for number, position in enumerate(OWN):
-        values = {}
+        values, packed = {}, {}
         for move in position.line().legal():
             line = position.line()
             line.push(move)
             if line.outcome().over:
                 values[move] = -line.outcome().value
                 wins += values[move] == 1
-                continue
-            planes = expand_planes(torch.from_numpy(line.packed()[None]), network.spec)
+            else:
+                packed[move] = torch.from_numpy(line.packed())
+        if packed:
+            planes = expand_planes(torch.stack(list(packed.values())), network.spec)
             with torch.inference_mode():
-                win, _, loss = torch.softmax(network(planes).wdl_B3[0].double(), 0).tolist()
-            values[move] = loss - win
+                wdl_B3 = torch.softmax(network(planes).wdl_B3.double(), 1)
+            values |= zip(packed, (wdl_B3[:, 2] - wdl_B3[:, 0]).tolist(), strict=True)
         move = max(values, key=values.__getitem__)
         expected[solved.CLASSES[number // 100]] += sign(position.move_scores[move]) < sign(position.score)
     assert wins > 10

@@ -14,7 +14,7 @@ BODY = (
     *("--body", "attention", "--blocks", "2", "--filters", "32", "--heads", "4", "--ffn-width", "48"),
     *("--smolgen-channels", "2"),
 )
-STEPS = "20"
+STEPS = "10"
 
 
 @pytest.fixture(scope="module")
