@@ -348,7 +348,8 @@ def test_a_match_continues_with_more_games_but_with_nothing_else_changed(
         ),
     ],
 )
-def test_what_cannot_be_played_is_one_line(argv, told, capsys) -> None:
+def test_what_cannot_be_played_is_one_line(argv, told, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)  # without runs, of which the newest would play
     assert main(["match", *argv]) == 2
     said = capsys.readouterr().err
     assert re.search(told, said) and said.count("\n") == 1

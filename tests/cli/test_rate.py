@@ -257,7 +257,8 @@ def test_the_ladder_is_whole() -> None:
         ([], "W"),
     ],
 )
-def test_what_cannot_be_rated_is_one_line(small_ladder, tmp_path, argv, told, capsys) -> None:
+def test_what_cannot_be_rated_is_one_line(small_ladder, tmp_path, monkeypatch, argv, told, capsys) -> None:
+    monkeypatch.chdir(tmp_path)  # without runs, of which the newest would be rated
     nets = {game: write_small_net(tmp_path / f"{game}.pt", game) for game in ("chess", "connect4")}
     quick = ["--games", "2", "--simulations", "2"]
     assert main(["rate", *quick, *(word.format(**nets) for word in argv)]) == 2
