@@ -42,7 +42,7 @@ MODULES = (
     "alphazero.network.inference.evaluator",
     "torch._dynamo",
 )
-NUM_EXAMPLES = 2
+NUM_EXAMPLES = 4
 MOST_KEPT = 5  # of one fault
 
 
