@@ -163,6 +163,18 @@ def _network(run: RunDirectory) -> str:
     return f"{network['game']} {network['blocks']}x{network['filters']}"[:80]
 
 
+def network_text(network: Mapping[str, Any]) -> str:
+    """Its shape by the settings `network`, as '6x64, squeeze-excitation 1/8'; '' where they do not say."""
+    if not {"blocks", "filters"} <= network.keys():
+        return ""
+    text = f"{network['blocks']}x{network['filters']}"
+    if network.get("body") == "attention":
+        return f"{text}, attention body with {network.get('heads')} heads"
+    if network.get("se_ratio"):
+        text += f", squeeze-excitation 1/{network['se_ratio']}"
+    return text + (", attention policy head" if network.get("policy_head") == "attention" else "")
+
+
 def _newest(run: RunDirectory) -> tuple[int, int]:
     """Step of the newest complete checkpoint and steps of its run; (-1, -1) where none was saved.
 

@@ -288,6 +288,21 @@ def test_a_dry_run_shows_every_command_of_every_host_and_asks_nobody(
     )
 
 
+def test_slots_of_a_hostfile_are_taken_for_gpus_until_the_hosts_have_counted(
+    no_gpu, no_network, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    hostfile = tmp_path / "hostfile"
+    hostfile.write_text("gpu1 slots=8\ngpu2 slots=8\n")
+    arguments = ["launch", "--hostfile", str(hostfile), "--dry-run"]
+    assert main(arguments) == 0
+    said = capsys.readouterr().err
+    assert "preset chess_20x256, or chess_cpu where the hosts have no GPU\n" in said
+    assert "batch 4096 = 16 micro-batches of 256 over 16 ranks" in said and "idle" not in said
+    assert main([*arguments, "--config", "connect4"]) == 0
+    said = capsys.readouterr().err
+    assert "batch 512 = 16 micro-batches of 32 over 16 ranks" in said and "preset" not in said
+
+
 def test_weights_stand_in_the_commands_of_a_dry_run(
     no_gpu, no_network, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

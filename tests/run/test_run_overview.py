@@ -15,7 +15,7 @@ from alphazero.machine import lock
 from alphazero.network.weights.checkpoint import Checkpoint, TrainingState, save
 from alphazero.run.checkpoint_files import STATE, mark_best
 from alphazero.run.directory import RunDirectory, create
-from alphazero.run.overview import SILENT_S, RunState, list_runs, overview_of
+from alphazero.run.overview import SILENT_S, RunState, list_runs, network_text, overview_of
 from alphazero.run.rank import HeartbeatWriter, Phase
 from alphazero.settings.load import Config, to_table
 from alphazero.settings.sections import NetworkConfig
@@ -168,3 +168,22 @@ def test_json_and_what_is_no_run(tmp_path, capsys):
 def test_a_missing_directory_is_one_line(tmp_path):
     with pytest.raises(ConfigError, match="No such file or directory; expected a directory of runs"):
         run_command(["runs", str(tmp_path / "nowhere")])
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"blocks": 20, "filters": 256, "se_ratio": 0, "policy_head": "convolution"}, "20x256"),
+        (
+            {"blocks": 6, "filters": 64, "se_ratio": 8, "policy_head": "attention", "body": "residual"},
+            "6x64, squeeze-excitation 1/8, attention policy head",
+        ),
+        (
+            {"blocks": 15, "filters": 768, "se_ratio": 8, "body": "attention", "heads": 24},
+            "15x768, attention body with 24 heads",
+        ),
+        ({"blocks": 5}, ""),
+    ],
+)
+def test_the_text_of_a_network_says_what_it_is_made_of(settings: dict[str, object], text: str):
+    assert network_text(settings) == text

@@ -192,7 +192,7 @@ def run(args: argparse.Namespace) -> int:
         lambda num_cores: cpu_ranks_for(num_cores, config, fresh_start=fresh_start),
         ssh,
     )
-    if plan.device == "cuda":
+    if plan.device != "cpu":  # slots of a hostfile are GPUs until the hosts have counted them
         config, settings = train.read_settings(trainer, train.GPU_PRESET)
     continues = plan.node_rank == 0 and train.check_resumed(config, trainer.resume, fresh_start=fresh_start)
     settled = check_batches(plan, config, settings, fresh_start=fresh_start)
@@ -203,6 +203,8 @@ def run(args: argparse.Namespace) -> int:
         require_package(config.run)
     notices = [*_unread_variables(), *_commands_of_others(request, args.passed_on, plan)]
     if args.dry_run:
+        if plan.device == "auto" and config.preset == train.GPU_PRESET and not trainer.config:
+            notices.append(f"preset {train.GPU_PRESET}, or {train.CPU_PRESET} where the hosts have no GPU")
         for line in (*plan.notices, *notices, *settled, *(() if continues else train.chosen_lines(config))):
             say(line)
         if not plan.is_head and plan.node_rank == 0 and not machines.port_is_free(plan.master_port):

@@ -19,7 +19,7 @@ from alphazero.base.text import counted
 from alphazero.run.checkpoint_files import read_json
 from alphazero.run.directory import RunDirectory
 from alphazero.run.figures import RunFigures
-from alphazero.run.overview import RunOverview
+from alphazero.run.overview import RunOverview, network_text
 from alphazero.settings.load import SECTIONS, Config, to_table
 from alphazero.settings.sections import MOST_POSITIONS
 from alphazero.show.report.panel import rounded
@@ -192,16 +192,6 @@ def _software(start: Start) -> list[tuple[str, str]]:
     wanted = ("alphazero", "torch", "deepspeed")
     known = [(name, start.packages[name]) for name in wanted if name in start.packages]
     return [*known, ("Python", start.python)] if start.python else known
-
-
-def network_text(network: Mapping[str, Any]) -> str:
-    """'6x64, squeeze-excitation 1/8'; '' where the settings do not say."""
-    if not {"blocks", "filters"} <= network.keys():
-        return ""
-    squeeze = network.get("se_ratio")
-    return f"{network['blocks']}x{network['filters']}" + (
-        f", squeeze-excitation 1/{squeeze}" if squeeze else ""
-    )
 
 
 def _value(value: object) -> str:

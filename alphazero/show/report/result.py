@@ -20,10 +20,10 @@ from alphazero.games.registry import game_names, get_game
 from alphazero.run.figures import LARGEST_FIGURE, STEP, Column, RunFigures
 from alphazero.run.metrics import explain_validation
 from alphazero.run.next_command import UNKNOWN_COMMAND, continuing, uses_of
-from alphazero.run.overview import RunOverview, RunState
+from alphazero.run.overview import RunOverview, RunState, network_text
 from alphazero.run.validation_record import ValidationRecord
 from alphazero.settings.sections import MOST_POSITIONS
-from alphazero.show.report.overview import Start, network_text, whole_number
+from alphazero.show.report.overview import Start, whole_number
 from alphazero.show.report.panel import figure_text, smoothed
 
 # A figure of a validation that is so much worse than its best one is pointed out.

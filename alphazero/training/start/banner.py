@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shlex
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from alphazero.network.model.precision import evaluation_precision
 from alphazero.run.checkpoint_files import LATEST
 from alphazero.run.metrics import explain_validation, read_metrics
 from alphazero.run.next_command import continuing, uses_of
+from alphazero.run.overview import network_text
 from alphazero.run.rank import shows_common_errors
 from alphazero.settings.sections import TrainingConfig
 from alphazero.settings.self_play import SelfPlayConfig
@@ -35,9 +37,6 @@ def banner(found: Found, devices: Sequence[str]) -> str:
     job = found.job
     training, shape = job.config.training, job.config.network
     kind = f"DeepSpeed ZeRO-{training.zero_stage}, {job.runtime.backend}"
-    squeeze = f", squeeze-excitation 1/{shape.se_ratio}" if shape.se_ratio else ""
-    if shape.body == "attention":
-        squeeze = f" attention body, {counted(shape.heads, 'head')}"
     reason = f" ({found.precision_reason})" if found.precision_reason else ""
     encoders = loader_threads(job.config.data, job.runtime)
     lines = [
@@ -49,7 +48,7 @@ def banner(found: Found, devices: Sequence[str]) -> str:
         *(f"  rank {rank}: {device}" for rank, device in enumerate(devices)),
         f"threads per rank  {torch.get_num_threads()} compute, {encoders} encode positions",
         f"precision         {training.precision}{reason}{_extras(training)}",
-        f"network           {shape.game} {shape.blocks}x{shape.filters}{squeeze}, "
+        f"network           {shape.game} {network_text(dataclasses.asdict(shape))}, "
         f"{found.network.parameter_count() / 1e6:.1f} M parameters",
         *_data(job, found.window, found.held_out),
         f"batch             {found.plan}",
