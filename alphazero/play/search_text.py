@@ -30,18 +30,21 @@ def chances_text(wdl: tuple[float, float, float]) -> str:
 
 
 def lines_text(found: Snapshot, count: int) -> list[str]:
-    """A row for each of the best `count` moves: visits, chances of the side to move, line of play."""
+    """A row for each of the best `count` moves: visits, chances of the side to move, line of play.
+
+    A move that was not looked at has dashes for its chances.
+    """
     rows: list[tuple[str, ...]] = [
         ("move", "visits", "share", "win", "draw", "loss", "value", "line of play")
     ]
     for report in found.moves[:count]:
+        chances = [*(f"{chance:.1%}" for chance in report.wdl), value_text(report.q, report.mate)]
         rows.append(
             (
                 report.san,
                 f"{report.visits:,}",
                 f"{report.share:.1%}",
-                *(f"{chance:.1%}" for chance in report.wdl),
-                value_text(report.q, report.mate),
+                *(chances if report.visits or report.proven is not None else "----"),
                 " ".join(report.pv_san[:LONGEST_PV]),
             )
         )

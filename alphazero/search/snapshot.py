@@ -19,10 +19,11 @@ class MoveReport:
     """A legal move of the root. Values are for the side to move there.
 
     text: as the game writes it (chess: UCI). prior: the network's share of it, at the policy temperature.
-    share: of the visits of all moves looked at (the prior's where there are none). q: W - L.
-    proven: 1, 0 or -1 where the end of the game is proven. plies: to that end along a line that the tree
-    proves, this move included (won and lost only). pv, pv_texts: the line of play, which begins with the
-    move; empty beyond the lines requested. game, position: of the root, as text (chess: FEN).
+    share: of the visits of all moves looked at (the prior's where there are none). q: W - L; the root's for a
+    move that was not looked at. proven: 1, 0 or -1 where the end of the game is proven. plies: to that end
+    along a line that the tree proves, this move included (won and lost only). pv, pv_texts: the line of play,
+    which begins with the move; empty beyond the lines requested. game, position: of the root, as text (chess:
+    FEN).
     """
 
     move: int
@@ -153,7 +154,7 @@ def snapshot_of(view: _core.SearchView, line: Line, seconds: float) -> Snapshot:
         cache_hits=view.cache_hits,
         seconds=seconds,
         depth=max(1, int(view.mean_depth)),
-        seldepth=view.deepest,
+        seldepth=max(1, view.deepest),
         q=view.root_q,
         wdl=wdl_of(view.root_q, view.root_d),
         proven=proven,

@@ -106,6 +106,18 @@ def test_the_table_shows_a_bar_for_the_likeliest_move(weights: Path, capsys: pyt
     assert moves[0].endswith("#" * 40)
 
 
+def test_a_move_that_the_search_did_not_look_at_has_no_chances(
+    weights: Path, capsys: pytest.CaptureFixture[str]
+):
+    fen = "6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1"
+    assert main(["analyse", "--weights", str(weights), "--ascii", "--fen", fen, "--simulations", "20"]) == 0
+    _, lines = lines_of(capsys)
+    assert lines[1].endswith("depth 1 to 1)")
+    best, *others = (line.split() for line in lines[5:])
+    assert best[:2] == ["Ra8#", "0"] and best[3:] == ["100.0%", "0.0%", "0.0%", "wins", "in", "1", "Ra8#"]
+    assert others and all(row[1] == "0" and row[3:7] == ["-"] * 4 for row in others)
+
+
 @pytest.mark.parametrize(
     "moves",
     [["1. e4 e5 2. Nf3 Nc6 3.Bc4 Bc5 4. 0-0"], ["1.", "e4", "e7e5", "2.Nf3!", "Nc6", "3.", "bc4 Bc5", "O-O"]],
