@@ -396,9 +396,7 @@ class _Caller(_Meeting):
             except TimeoutError:
                 # Number 0 reports who is missing more often than that.
                 if time.monotonic() - heard > 2 * REPORT_S:
-                    self._failed(
-                        "it accepts the connection and does not answer; another program may have the port"
-                    )
+                    self._failed("it accepts and does not answer; another program may have the port")
                 continue
             *lines, received = (received + data).split(b"\n")
             if any(self._obey(line, connected) for line in lines):

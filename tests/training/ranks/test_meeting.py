@@ -137,7 +137,7 @@ def test_a_server_that_says_nothing_is_no_node_0_and_that_is_said(monkeypatch: p
     monkeypatch.setattr(meetings, "REPORT_S", 0.3)
     with listen_on("127.0.0.1", ANY_PORT) as listener:  # the kernel accepts connections for it
         node = other((None, MeetingPlace("127.0.0.1", listener.getsockname()[1])), 1, 2, limit_s=3.0)
-        trouble = "it accepts the connection and does not answer; another program may have the port"
+        trouble = "it accepts and does not answer; another program may have the port"
         assert trouble in node.end()
     assert node.said
     assert all(line.startswith("waiting for node 0 of 2 at ") and trouble in line for line in node.said)
