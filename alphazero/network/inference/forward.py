@@ -22,8 +22,8 @@ UNUSED_HEAD = "moves_left."
 
 
 def fold_batch_norm(network: AlphaZeroNet) -> AlphaZeroNet:
-    """A copy of the network in eval mode with every BatchNorm folded into its convolution."""
-    folded = copy.deepcopy(network).eval().requires_grad_(False)
+    """A copy of the network on the CPU, in eval mode, with every BatchNorm folded into its convolution."""
+    folded = copy.deepcopy(network).cpu().eval().requires_grad_(False)
     for module in list(folded.modules()):
         if isinstance(module, ConvNorm):
             module.fold()
@@ -31,9 +31,10 @@ def fold_batch_norm(network: AlphaZeroNet) -> AlphaZeroNet:
 
 
 def fold_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The state dict of an AlphaZeroNet, floats on one device, to that of fold_batch_norm's copy, f32.
+    """The state dict of an AlphaZeroNet, floats on one device, to that of fold_batch_norm's copy, f32, there.
 
-    Without the moves-left head. Raises KeyError when a convolution's BatchNorm is not complete.
+    The same bits on every device: roots, which a GPU rounds otherwise, are taken on the CPU. Without the
+    moves-left head. Raises KeyError when a convolution's BatchNorm is not complete.
     """
     folded: dict[str, Tensor] = {}
     for name, tensor in named.items():
@@ -42,13 +43,15 @@ def fold_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if name.endswith(CONV):
             prefix = name.removesuffix(CONV)
             gamma, beta, mean, variance = (
-                named[f"{prefix}{NORM}{part}"].detach().float()
+                named[f"{prefix}{NORM}{part}"].detach().float().cpu()
                 for part in ("weight", "bias", "running_mean", "running_var")
             )
-            weight, bias = fuse_conv_bn_weights(
-                tensor.detach().float(), None, mean, variance, BATCH_NORM_EPS, gamma, beta
+            ones_C111 = torch.ones(len(gamma), 1, 1, 1)
+            scale_C111, bias_C = fuse_conv_bn_weights(
+                ones_C111, None, mean, variance, BATCH_NORM_EPS, gamma, beta
             )
-            folded[name], folded[f"{prefix}.conv.bias"] = weight.detach(), bias.detach()
+            folded[name] = tensor.detach().float() * scale_C111.detach().to(tensor.device)
+            folded[f"{prefix}.conv.bias"] = bias_C.detach().to(tensor.device)
         else:
             folded[name] = tensor.detach().float()
     return folded
