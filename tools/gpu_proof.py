@@ -91,9 +91,7 @@ def core_fault(environment: Mapping[str, str]) -> str:
         return "the C++ core is not built and there is no cmake (3.20 or newer)"
     if importlib.util.find_spec("nanobind") is None:
         return "the C++ core is not built and nanobind (2.9 or newer) is not installed"
-    asked = [sys.executable, "-m", "nanobind", "--cmake_dir"]
-    nanobind = subprocess.run(asked, env=environment, check=True, capture_output=True, text=True).stdout
-    for command in core_commands(cmake, nanobind.strip()):
+    for command in core_commands(cmake):
         done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
         if done.returncode:
             return f"{' '.join(command[:2])} failed:\n{(done.stdout + done.stderr)[-3000:]}"
@@ -101,20 +99,21 @@ def core_fault(environment: Mapping[str, str]) -> str:
     return f"the C++ core was built and cannot be imported: {done.stderr[-500:]}" if done.returncode else ""
 
 
-def core_commands(cmake: str, nanobind: str) -> list[list[str]]:
+def core_commands(cmake: str) -> list[list[str]]:
     """Configure and build, for the interpreter that runs this."""
     ninja = ["-G", "Ninja"] if shutil.which("ninja") else []
     configure = [cmake, "-S", str(ROOT), "-B", str(CORE_BUILD), *ninja, "-DALPHAZERO_PYTHON=ON"]
-    configure += [f"-DPython_EXECUTABLE={sys.executable}", f"-Dnanobind_DIR={nanobind}"]
+    configure += [f"-DPython_EXECUTABLE={sys.executable}"]
     jobs = str(len(os.sched_getaffinity(0)))
     return [configure, [cmake, "--build", str(CORE_BUILD), "--parallel", jobs, "--target", "_core"]]
 
 
 def test_command(out: Path, passed_on: Sequence[str], *, rehearse: bool) -> list[str]:
-    """Every test marked gpu within the budget."""
+    """Every test marked gpu within the budget, several at a time where pytest-xdist is installed."""
+    at_a_time = ["--numprocesses=auto", "--maxschedchunk=1"] if importlib.util.find_spec("xdist") else []
     report = [f"--gpu-budget={BUDGET_S}", f"--gpu-report={out / 'gpu-tests.json'}"]
     pytest = [sys.executable, "-m", "pytest", "-p", "tests.support.gpu_budget", "-m", "gpu"]
-    return [*pytest, *report, "-p", "no:cacheprovider", *passed_on, *map(str, gpu_test_files())]
+    return [*pytest, *at_a_time, *report, "-p", "no:cacheprovider", *passed_on, *map(str, gpu_test_files())]
 
 
 def gpu_test_files() -> list[Path]:

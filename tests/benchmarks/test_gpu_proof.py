@@ -43,13 +43,35 @@ def test_of_no_gpu():
 """
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    """Of a file of tests, by the plugin."""
-    place = tmp_path_factory.mktemp("proof")
-    (place / "test_here.py").write_text(TESTS)
+# Each says from when to when it ran.
+SIDE_BY_SIDE = """
+import time
+from pathlib import Path
+import pytest
+
+gpu = pytest.mark.gpu
+
+@pytest.mark.parametrize("number", range(4))
+@gpu(seconds=1)
+def test_in_company(number):
+    note(number, 0.5)
+
+@gpu(order=1, seconds=1, alone=True)
+def test_alone():
+    note("alone", 0.2)
+
+def note(name, seconds):
+    begin = time.monotonic()
+    time.sleep(seconds)
+    (Path(__file__).parent / f"{name}.ran").write_text(f"{begin} {time.monotonic()}")
+"""
+
+
+def run_tests(place, tests, *more):
+    """The report on a file of tests, by the plugin."""
+    (place / "test_here.py").write_text(tests)
     flags = ["-m", "gpu", "--gpu-budget=60", f"--gpu-report={place / 'out.json'}", "-p", "no:cacheprovider"]
-    argv = [sys.executable, "-m", "pytest", "-p", "tests.support.gpu_budget", *flags, str(place)]
+    argv = [sys.executable, "-m", "pytest", "-p", "tests.support.gpu_budget", *flags, *more, str(place)]
     subprocess.run(
         [*argv, "--rootdir", str(place), "-c", "/dev/null"],
         cwd=REPOSITORY,
@@ -58,6 +80,23 @@ def report(tmp_path_factory):
         timeout=120,
     )
     return json.loads((place / "out.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """Of one process."""
+    return run_tests(tmp_path_factory.mktemp("proof"), TESTS)
+
+
+def test_tests_run_side_by_side_but_for_the_one_that_wants_to_be_alone(tmp_path):
+    report = run_tests(tmp_path, SIDE_BY_SIDE, "--numprocesses=2", "--maxschedchunk=1")
+    assert report["summary"]["passed"] == 5 and report["machine"]["versions"]["torch"]
+    ran = {path.stem: tuple(map(float, path.read_text().split())) for path in tmp_path.glob("*.ran")}
+    begin, end = ran.pop("alone")
+    assert all(stop < begin or start > end for start, stop in ran.values())
+    assert sum(stop - start for start, stop in ran.values()) > 1.1 * (
+        max(stop for _, stop in ran.values()) - min(start for start, _ in ran.values())
+    )
 
 
 def test_the_report_has_every_test_in_order_of_importance_with_its_outcome(report):
@@ -145,8 +184,8 @@ def test_what_an_interpreter_lacks_is_named_in_one_line():
 
 
 def test_the_core_is_built_for_the_interpreter_that_runs_the_proof():
-    configure, build = gpu_proof.core_commands("cmake", "/nanobind")
-    assert f"-DPython_EXECUTABLE={sys.executable}" in configure and "-Dnanobind_DIR=/nanobind" in configure
+    configure, build = gpu_proof.core_commands("cmake")
+    assert f"-DPython_EXECUTABLE={sys.executable}" in configure
     assert build[:2] == ["cmake", "--build"] and "_core" in build
 
 

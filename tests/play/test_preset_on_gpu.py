@@ -18,7 +18,7 @@ PLAY_S = 5.0 if REHEARSAL else 30.0
 SMALL = {"blocks": 1, "filters": 8, "precision": "fp32"} if REHEARSAL else {}
 
 
-@on_gpu(order=2, seconds=75)
+@on_gpu(order=2, seconds=75, alone=True)
 def test_the_preset_plays_on_the_device_in_full_batches(record_property):
     config = load_config("chess_20x256", SMALL)
     own = settled(config.self_play, config.search, config.training.batch_size, num_ranks=1)

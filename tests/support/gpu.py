@@ -33,14 +33,17 @@ PRECISIONS = (
 Mark = Callable[[Callable[..., None]], Callable[..., None]]
 
 
-def on_gpu(order: int = 5, seconds: int = 20) -> Mark:
-    """Marks a test that can be rehearsed. order: the least first; seconds: what it may take."""
-    return lambda test: HAS_DEVICE(pytest.mark.gpu(order=order, seconds=seconds)(test))
+def on_gpu(order: int = 5, seconds: int = 20, alone: bool = False) -> Mark:
+    """Marks a test that can be rehearsed.
+
+    order: the least first. seconds: what it may take. alone: no other test runs meanwhile (gpu_budget.py).
+    """
+    return lambda test: HAS_DEVICE(pytest.mark.gpu(order=order, seconds=seconds, alone=alone)(test))
 
 
-def on_cuda(order: int = 5, seconds: int = 20) -> Mark:
+def on_cuda(order: int = 5, seconds: int = 20, alone: bool = False) -> Mark:
     """Marks a test of what only CUDA has."""
-    return lambda test: CUDA_ALONE(pytest.mark.gpu(order=order, seconds=seconds)(test))
+    return lambda test: CUDA_ALONE(pytest.mark.gpu(order=order, seconds=seconds, alone=alone)(test))
 
 
 # What a job imports that an interpreter with torch may lack: DeepSpeed and what it needs.

@@ -1,20 +1,26 @@
 """A pytest plugin for the tests marked gpu: the important ones first, within a time, told as one JSON.
 
 `pytest -p tests.support.gpu_budget -m gpu --gpu-budget SECONDS --gpu-report FILE` (tools/gpu_proof.py). The
-report is written anew after every test; what the budget does not hold is skipped and named.
+report is written anew after every test; what the budget does not hold is skipped and named. With
+`--numprocesses auto` several tests share the GPU, but for those marked `alone`.
 """
 
+import fcntl
 import json
+import os
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks.measuring.machine import describe_machine
 from tests.support.gpu import DEVICE, REHEARSAL
 
 USUAL_ORDER, USUAL_SECONDS = 5, 20
+# Of a test and the jobs that it starts.
+CORES_A_TEST, GIB_A_TEST, MOST_PROCESSES = 2, 4, 8
 
 
 def pytest_addoption(parser):
@@ -24,20 +30,59 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """One report a session."""
-    config.pluginmanager.register(
-        GpuReport(config.getoption("--gpu-budget"), config.getoption("--gpu-report"))
-    )
+    """The processes that run tests keep to the budget; the one that was started reports."""
+    config.pluginmanager.register(Budget(config.getoption("--gpu-budget")))
+    if not hasattr(config, "workerinput"):
+        report = GpuReport(config.getoption("--gpu-budget"), config.getoption("--gpu-report"))
+        config.pluginmanager.register(report)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """As many processes as the cores and the GPU's memory hold."""
+    by_cores = len(os.sched_getaffinity(0)) // CORES_A_TEST
+    if REHEARSAL or not torch.cuda.is_available():
+        return max(1, min(MOST_PROCESSES, by_cores))
+    by_memory = torch.cuda.get_device_properties(0).total_memory // (GIB_A_TEST << 30)
+    return max(1, min(MOST_PROCESSES, by_cores, by_memory))
 
 
 def wish(item, name, usual):
-    """What a test's mark says of its order or its seconds."""
+    """What a test's mark says of its order, its seconds or its company."""
     mark = item.get_closest_marker("gpu")
     return mark.kwargs.get(name, usual) if mark else usual
 
 
+class Budget:
+    """Orders the tests of a process, keeps those apart that want to be alone, and skips what is too long."""
+
+    def __init__(self, budget_s):
+        self.until = time.monotonic() + budget_s
+        self.gate = Path(__file__).open()  # noqa: SIM115 - until the process ends; all have the same file
+
+    def pytest_collection_modifyitems(self, items):
+        """The most important first; those that no other test may disturb last."""
+        items.sort(key=lambda item: (wish(item, "alone", False), wish(item, "order", USUAL_ORDER)))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # a test's own time begins behind the gate
+    def pytest_runtest_protocol(self, item):
+        """Wait for the others to end, or for the one that wants to be alone."""
+        fcntl.flock(self.gate, fcntl.LOCK_EX if wish(item, "alone", False) else fcntl.LOCK_SH)
+        try:
+            return (yield)
+        finally:
+            fcntl.flock(self.gate, fcntl.LOCK_UN)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item):
+        """Leave out what does not fit any more."""
+        expected_s, left_s = wish(item, "seconds", USUAL_SECONDS), self.until - time.monotonic()
+        if expected_s > left_s:
+            pytest.skip(f"left out for time: may take {expected_s} s, {max(left_s, 0):.0f} s were left")
+
+
 class GpuReport:
-    """Orders, skips, and writes what came of it."""
+    """Writes what came of the tests, and on which machine."""
 
     def __init__(self, budget_s, path):
         self.budget_s = budget_s
@@ -46,27 +91,12 @@ class GpuReport:
         self.tests = {}
         self.machine = {}
 
-    def left_s(self):
-        """Seconds of the budget that are left."""
-        return self.budget_s - (time.monotonic() - self.started)
-
-    def pytest_collection_modifyitems(self, items):
-        """The most important first."""
-        items.sort(key=lambda item: wish(item, "order", USUAL_ORDER))
-
-    def pytest_collection_finish(self):
+    def pytest_sessionstart(self):
         """Which machine this is; a device that does not work is told once, here."""
         try:
             self.machine = dict(describe_machine(DEVICE))
         except Exception as error:
             self.machine = {"error": f"{type(error).__name__}: {error}"}
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_setup(self, item):
-        """Leave out what does not fit any more."""
-        expected_s, left_s = wish(item, "seconds", USUAL_SECONDS), self.left_s()
-        if expected_s > left_s:
-            pytest.skip(f"left out for time: may take {expected_s} s, {max(left_s, 0):.0f} s were left")
 
     def pytest_runtest_logreport(self, report):
         """Keep the worst of set-up, test and clean-up, and the seconds of all three."""
@@ -99,7 +129,7 @@ class GpuReport:
             "machine": self.machine,
             "summary": {
                 "budget_s": self.budget_s,
-                "spent_s": round(self.budget_s - self.left_s(), 1),
+                "spent_s": round(time.monotonic() - self.started, 1),
                 **{outcome: outcomes.count(outcome) for outcome in ("passed", "failed", "skipped")},
                 "left_out_for_time": dropped,
                 "left_out_for_packages": dict(missing),

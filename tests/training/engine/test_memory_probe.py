@@ -29,6 +29,7 @@ from alphazero.training.engine.probe import (
 )
 from alphazero.training.engine.training_module import TrainingModule
 from alphazero.training.ranks.runtime import Runtime
+from tests.support.gpu import on_cuda
 
 SPEC = get_spec("chess")
 CPU = torch.device("cpu")
@@ -164,8 +165,7 @@ def test_the_reserve_counts_what_deepspeed_and_the_optimizer_hold():
     assert reserve == pytest.approx(5 * size / 2 + 2 * 4 * 1000 + size + LIBRARY_BYTES, abs=4)
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@on_cuda(order=6, alone=True)
 def test_on_a_gpu_too_many_do_not_fit_and_the_memory_comes_back():
     recipe, network = build()
     device = torch.device("cuda")

@@ -161,7 +161,7 @@ def test_games_are_played_on_the_device_and_trained_on(tmp_path, gpu_jobs):
     assert (tmp_path / "runs/job/games").is_dir()
 
 
-@on_cuda(order=6, seconds=60)
+@on_cuda(order=6, seconds=60, alone=True)
 def test_memory_that_does_not_suffice_is_answered_by_smaller_micro_batches(tmp_path, random_store, gpu_jobs):
     """131,072 positions through 20x256 need some 400 GB of activations."""
     large = ("--blocks", "20", "--filters", "256", "--batch-size", "131072", "--micro-batch-size", "131072")
@@ -170,7 +170,7 @@ def test_memory_that_does_not_suffice_is_answered_by_smaller_micro_batches(tmp_p
     assert "the global batch stays 131072" in output
 
 
-@on_cuda(order=2)
+@on_cuda(order=6, seconds=30, alone=True)
 def test_a_gpu_that_fills_up_during_training_is_answered_by_smaller_micro_batches(
     tmp_path, random_store, gpu_jobs, monkeypatch
 ):
