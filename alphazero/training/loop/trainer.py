@@ -89,7 +89,9 @@ class Trainer:
         self.confirm_synchronized(f"start at step {position.step}")
         self._console.start_bar(position.step, num_steps)
         self._progress.restart_clock()
-        self._clock.take()  # what came before is no training
+        self._clock.take()  # what came before is no training, nor what its GPUs did
+        if self._services.gpus:
+            self._services.gpus.meter.take(Doing.TRAINING)
         training = self._job.config.training
         if position.step == 0 and training.init_weights and training.validation_interval:
             self.validate()  # of the weights given: what fine-tuning is measured against

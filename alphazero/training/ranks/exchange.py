@@ -37,9 +37,17 @@ def checksums(named: Iterable[tuple[str, torch.Tensor]]) -> dict[str, int]:
 def checksum(tensor: torch.Tensor) -> torch.Tensor:
     """i64 [], a sum over the bits of `tensor`, each element weighed by its place; equal bits, equal sum.
 
-    Integer sums wrap and commute, so the result does not depend on the order of a parallel sum.
+    Integer sums wrap and commute, so the result does not depend on the order of a parallel sum. Where the
+    device's memory is full, the CPU adds them up.
     """
-    flat = tensor.detach().contiguous().flatten()
+    try:
+        return _sum_of_bits(tensor.detach())
+    except torch.OutOfMemoryError:
+        return _sum_of_bits(tensor.detach().cpu()).to(tensor.device)
+
+
+def _sum_of_bits(tensor: torch.Tensor) -> torch.Tensor:
+    flat = tensor.contiguous().flatten()
     integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()]
     bits = flat.view(integer).to(torch.int64)
     weights = (2 * torch.arange(bits.numel(), device=bits.device) + 1) * HASH_MULTIPLIER

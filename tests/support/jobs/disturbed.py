@@ -46,6 +46,9 @@ CHECK_MEMORY = HostMemory.check
 HOARD: list[object] = []
 
 
+TrainingModule.data_step = -1  # until the first step: sizes are tried before it
+
+
 def accumulate(self: Engine, micro_batch: MicroBatch, count: int) -> LossTerms:
     """Note which data step the next forward pass belongs to; fill the GPU, once."""
     TrainingModule.data_step = micro_batch.step

@@ -55,6 +55,7 @@ class SlowJob:
         if busy is not None:
             board = GpuBoard(exchange, "host", 0, "GPU-0", UsageMeter())
             self._meter, self._reading = board.meter, GpuReading(0, uuid="GPU-0", utilisation_percent=busy)
+            board.meter.add([GpuReading(0, uuid="GPU-0", utilisation_percent=0)])  # of the start: not counted
         desk = AlarmDesk(self.said.append, lambda kind, fields: self.alarms.append(dict(fields)))
         services: Any = SimpleNamespace(
             exchange=exchange,

@@ -13,7 +13,7 @@ import torch
 
 import alphazero
 from alphazero.base.errors import ERRORS_BY_KIND
-from alphazero.training.ranks.exchange import Exchange, fault_of, fault_record
+from alphazero.training.ranks.exchange import Exchange, checksum, fault_of, fault_record
 from tests.support.jobs import exchanging
 from tests.support.jobs.exchanging import PLAIN, WORLD_SIZE, checkpoint_tensors, digests, some_tensors
 from tests.support.jobs.jobs import environment
@@ -36,6 +36,20 @@ def all_got(results: Results, name: str) -> Any:
     first, *others = results[name]
     assert others == [first] * (WORLD_SIZE - 1)
     return first.get("got", first)
+
+
+def test_a_device_without_memory_leaves_a_checksum_to_the_cpu(monkeypatch):
+    tensor, tries, real = torch.arange(1000.0), [], torch.arange
+    expected = checksum(tensor)
+
+    def refused_once(*arguments, **named):
+        tries.append(arguments)
+        if len(tries) == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB")
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(torch, "arange", refused_once)
+    assert torch.equal(checksum(tensor), expected) and len(tries) == 2
 
 
 def test_records_arrive_as_json_has_them(results):
