@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ TRAINER_NEEDS = ("deepspeed", "hjson", "chess", "zstandard", "isal")
 BATCHES, USUAL_BATCH = (256, 512, 1024, 2048, 4096), 1024
 # Kernels of evaluations that are not fused; their own module (alphazero/network/inference) imports torch.
 OPERATORS = "operators"
+LINE_LENGTH = 120  # of pages
 # Of rows that are not named for it.
 BENCH_OF = {"product": "ceilings", "convolutions": "ceilings", "passes": "network"}
 
@@ -171,9 +173,8 @@ def text(document: dict[str, Any]) -> str:
     """All tables in Markdown, and what was left out."""
     machine, found = document["machine"], document["rows"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
-    lines = [
-        f"{machine['device_name']}, {machine['cores']} CPU cores; commit {machine['commit']}.\n{versions}."
-    ]
+    where = f"{machine['device_name']}, {machine['cores']} CPU cores; commit {machine['commit']}."
+    lines = [f"{where}\n{textwrap.fill(f'{versions}.', LINE_LENGTH)}"]
     if document["rehearsal"]:
         lines.insert(0, "**A rehearsal at tiny sizes: the figures mean nothing.**")
 
@@ -209,7 +210,8 @@ def text(document: dict[str, Any]) -> str:
         speeds = [shown(value) for name, value in figures.items() if name.endswith("_threads")]
         lines.append(f"Loader, on one thread and on all: {', '.join(speeds)} positions/s.")
     lines += [f"Failed: {row['name']}: {row['error']}" for row in found if "error" in row]
-    lines += [f"Left out: {row['name']}: {row['left_out']}" for row in found if "left_out" in row]
+    if left_out := [f"{row['name']}: {row['left_out']}" for row in found if "left_out" in row]:
+        lines.append(textwrap.fill(f"Left out: {'; '.join(left_out)}.", LINE_LENGTH))
     return "\n\n".join(lines)
 
 

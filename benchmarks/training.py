@@ -45,7 +45,7 @@ def run(arguments: list[str]) -> dict[str, object]:
         "memory_gib": trained.memory_bytes / GIB,
     }
     if busy := trained.gpu_figures("utilisation_percent"):
-        figures["device_idle_share"] = 1 - statistics.mean(busy) / 100
+        figures["device_idle_share"] = 1 - statistics.median(busy) / 100
     if (pause := pause_in_steps(trained, args.checkpoint_interval)) is not None:
         figures["checkpoint_pause_in_steps"] = pause
     return figures

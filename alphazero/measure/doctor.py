@@ -17,7 +17,7 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -198,8 +198,8 @@ def _self_play_hours(speed: PresetSpeed, generations: int) -> float | None:
     return (trained / speed.trains + trained / config.self_play.reuse / speed.plays) / 3600
 
 
-def examine_this_host(asked: Examination) -> ExaminedHost:
-    """Describe this host, and measure its disk and the presets."""
+def examine_this_host(asked: Examination, say: Callable[[str], None] = lambda text: None) -> ExaminedHost:
+    """Describe this host, and measure its disk and the presets, each announced by `say`."""
     if not asked.seconds:
         return ExaminedHost(platform.node(), environment())
     disk, disk_fault = None, ""
@@ -211,9 +211,12 @@ def examine_this_host(asked: Examination) -> ExaminedHost:
     if not asked.presets:
         left_out = {name: why for name in preset_names() if (why := why_left_out(name, asked))}
     presets = [name for name in asked.presets or preset_names() if name not in left_out]
-    measured = tuple(measure_preset(preset, asked) for preset in presets)
+    measured = []
+    for number, preset in enumerate(presets, 1):
+        say(f"{number} of {len(presets)}: {preset}")
+        measured.append(measure_preset(preset, asked))
     lines = tuple(f"{name}: left out: {why}" for name, why in left_out.items())
-    return ExaminedHost(platform.node(), environment(), disk, disk_fault, measured, lines)
+    return ExaminedHost(platform.node(), environment(), disk, disk_fault, tuple(measured), lines)
 
 
 def why_left_out(preset: str, asked: Examination) -> str:

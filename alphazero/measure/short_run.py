@@ -134,13 +134,14 @@ def train_for(flags: Sequence[str], seconds: float, directory: Path) -> ShortTra
             lambda: time.monotonic() > end and len(_metrics(run, "speed")) >= LEAST_INTERVALS,
         )
         watts = counters.watts_until(EnergyCounters.read())
-        speeds = _metrics(run, "speed")[1:]
+        first, *speeds = _metrics(run, "speed")
         (launcher,) = started
         size_bytes = _largest_process(launcher.pid)
         launcher.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):  # killed with the block
             launcher.wait(END_LIMIT_S)
-    trained = ShortTraining(run, speeds, _metrics(run, "gpu"), size_bytes, watts)
+    gpus = [line for line in _metrics(run, "gpu") if line["step"] > first["step"]]
+    trained = ShortTraining(run, speeds, gpus, size_bytes, watts)
     on_gpus = trained.gpu_figures("memory_used_gib")
     return replace(trained, memory_bytes=int(max(on_gpus) * GIB)) if on_gpus else trained
 

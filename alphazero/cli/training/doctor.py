@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -93,7 +94,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.quick:
         named = ", ".join(presets) or "all presets that this machine trains in a short run"
         print(f"measuring {named}: about half a minute for each preset", file=sys.stderr)
-    found = _examine_hosts(args, asked) if args.hostfile else [examine_this_host(asked)]
+    say = functools.partial(print, file=sys.stderr)
+    found = _examine_hosts(args, asked) if args.hostfile else [examine_this_host(asked, say)]
     if args.json:
         hosts = [host.to_json() for host in found]
         print(json.dumps({"format": FORMAT, "version": VERSION, "hosts": hosts}, indent=1))
