@@ -190,7 +190,7 @@ def model(
 ) -> dict[str, Any]:
     """The forecast for many GPUs by their document or this machine's own steps, where one of them exists."""
     if gpu is not None:
-        own = steps_of_gpu_bench(gpu, Path(steps_of))
+        own, gradient_bytes = steps_of_gpu_bench(gpu, Path(steps_of))
     if own is None:
         return {"no_model": "No GPU: its steps were not measured, and none are modelled (--steps-of FILE)."}
     source = "this machine" if gpu is None else str(gpu["machine"]["device_name"])
@@ -200,16 +200,22 @@ def model(
     return {"model_basis": basis, "model": forecast(own, gradient_bytes, weak, strong)}
 
 
-def steps_of_gpu_bench(document: Mapping[str, Any], path: Path) -> OwnSteps:
-    """Steps by batch in bf16 at ZeRO 0. Raises ConfigError where none was measured."""
-    steps = {}
+def steps_of_gpu_bench(document: Mapping[str, Any], path: Path) -> tuple[OwnSteps, int]:
+    """Steps by batch in bf16 at ZeRO 0, and the bytes of the network's gradients.
+
+    Raises ConfigError where they were not measured.
+    """
+    steps, gradient_bytes = {}, 0
     for row in document["rows"]:
-        words = row["name"].split()
-        if "figures" in row and words[:3] == ["training", "bf16", "zero0"] and len(words) == 4:
-            steps[int(words[3])] = row["figures"]["step_ms"] / 1000
-    if document["rehearsal"] or not steps:
-        raise ConfigError(f"{path}: expected measured steps in bf16 at ZeRO 0, got a rehearsal or none")
-    return OwnSteps(steps, 0.0)
+        words, figures = row["name"].split(), row.get("figures", {})
+        gradient_bytes = gradient_bytes or BYTES_OF_A_GRADIENT * figures.get("parameters", 0)
+        if figures and words[:3] == ["training", "bf16", "zero0"] and len(words) == 4:
+            steps[int(words[3])] = figures["step_ms"] / 1000
+    if document["rehearsal"] or not (steps and gradient_bytes):
+        raise ConfigError(
+            f"{path}: expected measured passes, and steps in bf16 at ZeRO 0, got a rehearsal or none"
+        )
+    return OwnSteps(steps, 0.0), gradient_bytes
 
 
 def text(document: dict[str, Any]) -> str:

@@ -49,7 +49,9 @@ def test_the_tables_carry_the_model_where_steps_of_a_gpu_are_known(tmp_path):
         for batch in (256, 1024, 4096)
     ]
     other = {"name": "training bf16 zero0 1024 compile", "figures": {"step_ms": 1.0}}
-    own = steps_of_gpu_bench({"rehearsal": False, "rows": [*rows, other]}, tmp_path)
+    passes = {"name": "passes bf16 1024", "figures": {"parameters": 25_000_000}}
+    own, gradient_bytes = steps_of_gpu_bench({"rehearsal": False, "rows": [passes, *rows, other]}, tmp_path)
+    assert gradient_bytes == 10**8  # of that network, not of the one trained here
     assert own.seconds_by_positions[1024] == pytest.approx(0.0562)
     step = {"kind": "weak", "ranks": 1, "positions_per_rank": 8, "measured_s": 1.0, "predicted_s": 1.0}
     document = {
