@@ -124,6 +124,7 @@ def write_json_lines(source: str) -> None:
         sys.stderr = JsonStream(sys.stderr, source)
 
 
+LEAST_SHARE = 0.02  # done before the rest is estimated: of games that begin, few end early
 FIRST_SILENCE_S = 5.0  # until the first line about progress, where there is no bar
 
 
@@ -181,7 +182,7 @@ class Work:
     def remarks(self) -> list[str]:
         """What else is known: the note, and how long it still takes."""
         left_s = self.left_s
-        if left_s < 0 and self.per_second and self.total:
+        if left_s < 0 and self.per_second and self.done >= LEAST_SHARE * self.total > 0:
             left_s = max(0, self.total - self.done) / self.per_second
         parts = [self.note] if self.note else []
         return [*parts, f"about {duration(left_s)} left"] if left_s >= 0 else parts

@@ -32,6 +32,12 @@ def test_work_of_known_length_says_how_fast_it_is_and_how_long_it_takes():
     assert work.fields() == {"work": "reading", "seconds": 10.0, "done": 100, "total": 300, "unit": "game"}
 
 
+def test_the_rest_is_not_estimated_from_the_first_few():
+    work = at(10.0, total=6400, unit="position")
+    work.advance(4)
+    assert work.line() == "reading: 4 of 6,400 positions in 10 s | 2.5 s per position"
+
+
 def test_what_was_done_before_is_no_speed_of_now():
     work = at(10.0, total=300, unit="step", done=290)
     work.advance(292)

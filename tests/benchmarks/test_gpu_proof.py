@@ -88,6 +88,7 @@ def report(tmp_path_factory):
     return run_tests(tmp_path_factory.mktemp("proof"), TESTS)
 
 
+@pytest.mark.slow
 def test_tests_run_side_by_side_but_for_the_one_that_wants_to_be_alone(tmp_path):
     report = run_tests(tmp_path, SIDE_BY_SIDE, "--numprocesses=2", "--maxschedchunk=1")
     assert report["summary"]["passed"] == 5 and report["machine"]["versions"]["torch"]
