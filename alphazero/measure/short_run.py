@@ -140,10 +140,10 @@ def train_for(flags: Sequence[str], seconds: float, directory: Path) -> ShortTra
         launcher.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):  # killed with the block
             launcher.wait(END_LIMIT_S)
-    gpus = [line for line in _metrics(run, "gpu") if line["step"] > first["step"]]
-    trained = ShortTraining(run, speeds, gpus, size_bytes, watts)
-    on_gpus = trained.gpu_figures("memory_used_gib")
-    return replace(trained, memory_bytes=int(max(on_gpus) * GIB)) if on_gpus else trained
+    trained = ShortTraining(run, speeds, _metrics(run, "gpu"), size_bytes, watts)
+    if on_gpus := trained.gpu_figures("memory_used_gib"):
+        trained = replace(trained, memory_bytes=int(max(on_gpus) * GIB))
+    return replace(trained, gpus=[line for line in trained.gpus if line["step"] > first["step"]])
 
 
 def last_lines(each: Sequence[ShortCommand], directory: Path) -> list[str]:
