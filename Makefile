@@ -32,7 +32,7 @@ help:
 	@echo "make lock          write requirements.lock anew (needs uv; ARGS=--upgrade takes newer versions)"
 	@echo "make bundle        fetch wheels for a machine without network (PYTHON_VERSION=3.12 HAVE=FILE; docs/gpu.md)"
 	@echo "make train         set up, then train on the embedded games (ARGS=... adds flags)"
-	@echo "make demo          learn Connect Four from zero in 8 to 15 minutes on two cores, and plot it"
+	@echo "make demo          learn Connect Four from zero in some 15 minutes on two cores, and plot it"
 	@echo "make test          set up, then run the fast tests"
 	@echo "make test-slow     run the slow tests"
 	@echo "make test-packages install what the multi-node tests need (as root; Debian, Ubuntu)"
@@ -106,7 +106,7 @@ bundle: setup
 train: setup
 	./launch_distributed_training.sh $(ARGS)
 
-# Connect Four from zero in 8 to 15 minutes on two cores, and a page that shows how it learned.
+# Connect Four from zero in some 15 minutes on two cores, and a page that shows how it learned.
 demo: setup
 	./launch_distributed_training.sh --config connect4 --gpus 2 --device cpu --generations 22 --run-name demo $(ARGS)
 	$(BIN)/alphazero report runs/demo
