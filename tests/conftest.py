@@ -18,7 +18,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = [
-    "tests.support.cluster.fake_nvml",
+    "tests.support.launch.fake_nvml",
     "tests.support.fixtures",
     "tests.support.training.lone_engine",
 ]

@@ -124,7 +124,7 @@ def run_command(argv: Sequence[str]) -> int:
         raise ConfigError(f"{quoted(command)}: no such command; {one_of(command, COMMANDS)}")
     module = module_of(command)
     if WORKER_VARIABLE in os.environ:  # a process of this command started this one, and has the arguments
-        from alphazero.cluster.workers import serve
+        from alphazero.play.workers import serve
 
         return serve(module.work, _apply_common_flags)
     parser = build_parser(command)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError, LaunchError
 from alphazero.base.files import given_path
-from alphazero.cluster.plan.launch_plan import SshOptions
+from alphazero.launch.plan.launch_plan import SshOptions
 from alphazero.run.find import RUNS, WEIGHTS_VARIABLE, default_weights
 from alphazero.settings.cluster import MOST_PROCESSES, PORT_MAX
 from alphazero.settings.flags import whole

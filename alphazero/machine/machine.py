@@ -29,7 +29,7 @@ INFINIBAND = Path("/sys/class/infiniband")
 HOST_WEIGHT_VARIABLE = "ALPHAZERO_HOST_WEIGHT"
 # The user's OMP_NUM_THREADS in a job of the launcher, which sets that one itself where the user did not.
 THREADS_VARIABLE = "ALPHAZERO_THREADS"
-# The descriptor by which a worker is connected to its command (cluster/workers.py). What it starts has none.
+# The descriptor by which a worker is connected to its command (play/workers.py). What it starts has none.
 WORKER_VARIABLE = "ALPHAZERO_WORKER"
 
 # Numbers of hardware threads.

@@ -4,7 +4,7 @@ A preset is measured by two commands that people use as well. `alphazero launch`
 after some seconds; its metrics.jsonl has the speed of training. `alphazero selfplay`, one process for each
 rank, then plays with the untrained network of that run.
 
-`python -m alphazero.measure.doctor` examines a host of a hostfile (cluster/plan/programs.py): a request as
+`python -m alphazero.measure.doctor` examines a host of a hostfile (launch/plan/programs.py): a request as
 JSON on stdin, the examined host as a marked line of JSON on stdout.
 """
 
@@ -25,11 +25,11 @@ from typing import Any
 from alphazero.base.errors import TrainingError
 from alphazero.base.files import nearest_existing
 from alphazero.base.records import from_json, from_output, to_json
-from alphazero.cluster.launch.compare import explain
-from alphazero.cluster.launch.remote import run_everywhere
-from alphazero.cluster.plan import programs
-from alphazero.cluster.plan.hostfile import Host
-from alphazero.cluster.plan.launch_plan import Remote, SshOptions
+from alphazero.launch.head.compare import explain
+from alphazero.launch.head.remote import run_everywhere
+from alphazero.launch.plan import programs
+from alphazero.launch.plan.hostfile import Host
+from alphazero.launch.plan.launch_plan import Remote, SshOptions
 from alphazero.machine.environment import environment
 from alphazero.machine.machine import list_devices
 from alphazero.machine.memory import HostMemory, count_cores

@@ -35,7 +35,7 @@ JOB_VARIABLE = "ALPHAZERO_JOB"
 
 
 class Phase(str, Enum):
-    """What a rank is doing. Each has a limit on how long nothing may move (cluster/launch/attempt.py)."""
+    """What a rank is doing. Each has a limit on how long nothing may move (launch/head/attempt.py)."""
 
     START = "start"
     DATA = "data"  # made, imported, or brought together from all ranks

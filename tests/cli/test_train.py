@@ -5,7 +5,7 @@ import pytest
 from alphazero.base.errors import ConfigError, LaunchError
 from alphazero.cli.command_table import build_parser
 from alphazero.cli.training.train import _by_hand, _given_by_environment, _of_task
-from alphazero.cluster.plan.outer import read_task
+from alphazero.launch.plan.outer import read_task
 from alphazero.run.next_command import without
 
 

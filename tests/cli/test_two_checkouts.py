@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.cluster.launch.probe import Question, look
+from alphazero.launch.head.probe import Question, look
 from tests.support.paths import REPOSITORY
 
 CHECKOUT = (

@@ -24,8 +24,8 @@ from alphazero._core import SelfPlayGame, TicTacToeLine
 from alphazero.base.errors import CheckpointError
 from alphazero.base.records import to_json
 from alphazero.cli.main import main
-from alphazero.cluster.plan.hostfile import read_hostfile
 from alphazero.games.registry import get_spec
+from alphazero.launch.plan.hostfile import read_hostfile
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights import checkpoint
 from alphazero.network.weights.weights import WeightsFile, write_weights

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from alphazero.base.errors import LaunchError
-from alphazero.cluster.plan.outer import SlurmJob, read_slurm
+from alphazero.launch.plan.outer import SlurmJob, read_slurm
 from tests.support.hosts.hosts import Network, cannot_run
 from tests.support.hosts.real_job import LAUNCH, STEPS, Job, rank_names
 from tests.support.hosts.slurm_cluster import SlurmCluster, why_not

@@ -29,12 +29,12 @@ from alphazero.cli.flags import (
 from alphazero.cli.measuring import eval_epd, eval_outside, eval_puzzles, eval_solved, eval_suites
 from alphazero.cli.measuring.eval_solved import MORE, RESULT, results_of
 from alphazero.cli.measuring.eval_suites import BATCH_SIZE
-from alphazero.cluster.workers import Worker, Workers, find_places
 from alphazero.data.open import open_or_import
 from alphazero.data.sampling.loader import WindowEncoder, batches_of
 from alphazero.data.sampling.window import Window
 from alphazero.games.batch import Batch
 from alphazero.games.registry import get_spec
+from alphazero.play.workers import Worker, Workers, find_places
 from alphazero.settings.flags import batch_size, count, seed, threads, whole
 from alphazero.settings.self_play import MOST_SIMULATIONS
 from alphazero.show.console import showing

@@ -13,8 +13,8 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.section import flag_of
 from alphazero.base.text import counted, table
 from alphazero.cli.measuring.eval_solved import player_names, players_of
-from alphazero.cluster.workers import Place
 from alphazero.games.outside.solvers import check_solver, read_solver
+from alphazero.play.workers import Place
 from alphazero.show.console import Console
 
 if TYPE_CHECKING:

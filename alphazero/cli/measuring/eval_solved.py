@@ -20,7 +20,6 @@ from alphazero.base.log import Work
 from alphazero.base.section import flag_of
 from alphazero.base.text import table
 from alphazero.cli.flags import add_config_flag, device_of
-from alphazero.cluster.workers import Place, Reply, Worker, Workers
 from alphazero.games.core_types import Line
 from alphazero.games.outside.names import is_outside
 from alphazero.games.outside.solvers import FORMS
@@ -38,6 +37,7 @@ from alphazero.measure.truth.connect4 import (
 )
 from alphazero.play.matches import players
 from alphazero.play.search_settings import search_settings
+from alphazero.play.workers import Place, Reply, Worker, Workers
 from alphazero.settings.load import load_config
 from alphazero.show.console import Console
 

@@ -19,7 +19,6 @@ from alphazero.base.text import counted, shortened
 from alphazero.cli.flags import named_network
 from alphazero.cli.playing.match_flags import add_match_flags, limit_of, openings_of, rules_of, tables_of
 from alphazero.cli.playing.players import ENGINE, Lineup, read_player, with_own_names
-from alphazero.cluster.workers import Place, Worker, Workers, find_places
 from alphazero.games.tablebases import Tablebases
 from alphazero.measure.elo import Sprt
 from alphazero.play.matches.conduct import Conditions
@@ -28,6 +27,7 @@ from alphazero.play.matches.pgn import PgnFile
 from alphazero.play.matches.players import PlayerWords
 from alphazero.play.matches.saved import SavedMatch
 from alphazero.play.matches.stage import DealtStage, MatchShare, OwnStage, Stage, play_tasks
+from alphazero.play.workers import Place, Worker, Workers, find_places
 from alphazero.run.find import NETWORK, default_weights
 from alphazero.run.next_command import typed_command
 

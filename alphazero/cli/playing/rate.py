@@ -19,7 +19,6 @@ from alphazero.cli.flags import add_number, add_weights_flag, networks_of
 from alphazero.cli.playing.match import check_concurrency, serve, stage_of
 from alphazero.cli.playing.match_flags import RANDOM_PLIES, add_book_flags, add_search_flags, book_of
 from alphazero.cli.playing.players import SELF_PLAY, Lineup
-from alphazero.cluster.workers import Place, Worker, find_places
 from alphazero.measure.match import Scoreboard
 from alphazero.play.matches.conduct import Conditions
 from alphazero.play.matches.game import CHESS, Adjudication, FinishedGame, games_of
@@ -27,6 +26,7 @@ from alphazero.play.matches.limits import Limit
 from alphazero.play.matches.openings import Opening, random_openings
 from alphazero.play.matches.players import PlayerWords
 from alphazero.play.matches.stage import MatchShare, Stage
+from alphazero.play.workers import Place, Worker, find_places
 from alphazero.run.checkpoint_files import checkpoints_in, step_of
 from alphazero.run.directory import RunDirectory
 from alphazero.search.metered import Speed

@@ -25,11 +25,11 @@ from alphazero.cli.flags import (
     device_of,
     network_of,
 )
-from alphazero.cluster.workers import Place, Worker, Workers, find_places
 from alphazero.data.store.growing import GrowingStore
 from alphazero.machine.lock import DirectoryLock
 from alphazero.play.lanes import concatenated, from_bytes, store_rows, to_bytes
 from alphazero.play.selfplay import describe, figures_of, play_first_games, tables_of
+from alphazero.play.workers import Place, Worker, Workers, find_places
 from alphazero.search.metered import Effort, Meter, MeteredEvaluator, Speed
 from alphazero.settings.flags import count, seconds
 from alphazero.settings.load import Config, load_config

@@ -14,7 +14,7 @@ from pathlib import Path
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_device_flag, add_number, add_ssh_flags, ssh_options
-from alphazero.cluster.plan.hostfile import read_hostfile
+from alphazero.launch.plan.hostfile import read_hostfile
 from alphazero.measure.doctor import (
     MILLION,
     Examination,

@@ -17,14 +17,14 @@ from alphazero.base.section import add_flags, values_of_flags
 from alphazero.cli.command_table import build_parser
 from alphazero.cli.flags import add_device_flag, add_ssh_flags, ssh_options
 from alphazero.cli.training import train
-from alphazero.cluster.launch.dry_run import dry_run_lines, say, say_of_job
-from alphazero.cluster.launch.supervisor import ChosenRun, Supervision, Supervisor
-from alphazero.cluster.plan.claims import LaunchRequest
-from alphazero.cluster.plan.commands import other_node_commands
-from alphazero.cluster.plan.launch_plan import LaunchPlan
-from alphazero.cluster.plan.node import CpuRanks, choose_cpu_ranks
-from alphazero.cluster.plan.resolve import resolve
 from alphazero.games.outside.names import source_of_rules
+from alphazero.launch.head.dry_run import dry_run_lines, say, say_of_job
+from alphazero.launch.head.supervisor import ChosenRun, Supervision, Supervisor
+from alphazero.launch.plan.claims import LaunchRequest
+from alphazero.launch.plan.commands import other_node_commands
+from alphazero.launch.plan.launch_plan import LaunchPlan
+from alphazero.launch.plan.node import CpuRanks, choose_cpu_ranks
+from alphazero.launch.plan.resolve import resolve
 from alphazero.machine import machine as machines
 from alphazero.machine.environment import CHECKOUT
 from alphazero.machine.memory import HostMemory

@@ -19,10 +19,11 @@ from alphazero.base.log import JSON, TEXT, program_line, write_json_lines
 from alphazero.base.section import add_flags
 from alphazero.cli.command_table import build_parser, run_command
 from alphazero.cli.flags import add_config_flag, add_device_flag, add_number
-from alphazero.cluster.plan.outer import TaskRank, read_task
-from alphazero.cluster.plan.role import refuse_loopback
 from alphazero.games.outside.names import is_outside
 from alphazero.games.outside.trials.measured import measure
+from alphazero.launch.node.meeting import MeetingPlace, Participant, lone_process_environment, meet
+from alphazero.launch.plan.outer import TaskRank, read_task
+from alphazero.launch.plan.role import refuse_loopback
 from alphazero.machine import machine as machines
 from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK
 from alphazero.machine.nvml import device_files_present
@@ -45,7 +46,6 @@ from alphazero.settings.outside.chosen import OUTSIDE_PRESET, line_of, with_chos
 from alphazero.settings.scope import changed_settings, kept_settings, require_same_run
 from alphazero.show.console import Console
 from alphazero.show.weights_and_biases import require_package
-from alphazero.training.ranks.meeting import MeetingPlace, Participant, lone_process_environment, meet
 
 MOST_RANKS = 2**20
 WORLD_SIZE_FLAGS = ("--world-size", "--gpus", "--num-gpus")

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from alphazero.base.records import from_json, to_json
-from alphazero.cluster.workers import Worker, Workers
 from alphazero.play.matches.conduct import Conditions, Conductor
 from alphazero.play.matches.engines import EngineRoom
 from alphazero.play.matches.game import FinishedGame, Pairing
 from alphazero.play.matches.players import Contestant, EnginePlayer, PlayerWords
+from alphazero.play.workers import Worker, Workers
 from alphazero.search.metered import Effort, Meter
 
 # Takes each finished game; False ends play.

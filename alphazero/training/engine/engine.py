@@ -21,6 +21,7 @@ import torch
 
 from alphazero.base.errors import LostConnectionError
 from alphazero.games.batch import MicroBatch
+from alphazero.launch.node.meeting import served_store
 from alphazero.network.model.loss import LossTerms
 from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
@@ -51,7 +52,6 @@ from alphazero.training.engine.training_module import TrainingModule
 from alphazero.training.engine.zero_state import WeightAverage, ZeroState
 from alphazero.training.ranks.batch import BatchPlan
 from alphazero.training.ranks.exchange import Exchange
-from alphazero.training.ranks.meeting import served_store
 from alphazero.training.ranks.runtime import Runtime
 
 # The buffers of a BatchNorm: a counter comes last, and is not there in training (batch_norm.py).

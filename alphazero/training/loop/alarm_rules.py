@@ -85,7 +85,7 @@ FORESIGHT = 100
 LEAST_BYTES = 1 << 20
 # Seconds that the wall clock may gain or lose on the monotonic clock between two readings.
 MOST_MOVED_S = 1.0
-# Seconds, as between hosts before a start (cluster/launch/compare.py); readings differ by a step.
+# Seconds, as between hosts before a start (launch/head/compare.py); readings differ by a step.
 MOST_APART_S = 2.0
 # Of the segments sent, as the preflight's retransmitted_warn: a healthy local network loses under 0.01 %, and
 # TCP is several times slower at 1 %.

@@ -11,10 +11,10 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
-from alphazero.cluster.agent.protocol import RankState
-from alphazero.cluster.agent.rank_watch import RankWatch
-from alphazero.cluster.launch.attempt import STOPPED, SUSPICION, Hang, find_hang
-from alphazero.cluster.plan.launch_plan import Limits
+from alphazero.launch.agent.protocol import RankState
+from alphazero.launch.agent.rank_watch import RankWatch
+from alphazero.launch.head.attempt import STOPPED, SUSPICION, Hang, find_hang
+from alphazero.launch.plan.launch_plan import Limits
 from alphazero.run.directory import RunDirectory
 from alphazero.run.rank import JOB_VARIABLE
 from alphazero.training.ranks.runtime import Runtime

@@ -9,10 +9,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from alphazero.cluster.launch import supervisor
-from alphazero.cluster.launch.dry_run import say
-from alphazero.cluster.launch.supervisor import ChosenRun, Supervision, Supervisor
-from alphazero.cluster.plan.launch_plan import HEAD, Command, HostPlan, LaunchPlan, Limits, Remote, Variable
+from alphazero.launch.head import supervisor
+from alphazero.launch.head.dry_run import say
+from alphazero.launch.head.supervisor import ChosenRun, Supervision, Supervisor
+from alphazero.launch.plan.launch_plan import HEAD, Command, HostPlan, LaunchPlan, Limits, Remote, Variable
 
 HERE = Path(__file__).resolve().parent
 

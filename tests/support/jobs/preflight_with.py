@@ -10,11 +10,11 @@ import sys
 import time
 from pathlib import Path
 
+from alphazero.launch.node.preflight import describe_rank
+from alphazero.launch.node.preflight_measure import make_work
+from alphazero.launch.node.preflight_report import RankRecord
 from alphazero.run.rank import end_process
 from alphazero.training.ranks import preflight, preflight_measure
-from alphazero.training.ranks.preflight import describe_rank
-from alphazero.training.ranks.preflight_measure import make_work
-from alphazero.training.ranks.preflight_report import RankRecord
 from alphazero.training.ranks.runtime import Runtime
 
 FAULT, RANK, *FLAGS = sys.argv[1:]

@@ -10,6 +10,7 @@ import torch
 
 from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import get_spec
+from alphazero.launch.node.meeting import lone_process_environment
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import load_config
@@ -17,7 +18,6 @@ from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.engine import Engine, end_process_group, start_process_group
 from alphazero.training.engine.probe import random_batch
 from alphazero.training.ranks.batch import plan_batches
-from alphazero.training.ranks.meeting import lone_process_environment
 from alphazero.training.ranks.runtime import Runtime, read_runtime
 
 SPEC = get_spec("connect4")

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import multiprocessing, nn
 
+from alphazero.launch.node.meeting import lone_process_environment
 from alphazero.training.engine.gradients import FlatGradients, Reduction, StepVerdict, VerdictReader
-from alphazero.training.ranks.meeting import lone_process_environment
 
 NUM_STATISTICS = 6
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from alphazero.cluster.plan.launch_plan import Limits
+from alphazero.launch.plan.launch_plan import Limits
 from alphazero.run.directory import RunDirectory
 from alphazero.run.rank import JOB_VARIABLE, HeartbeatWriter, Phase
 from alphazero.training.ranks.runtime import Runtime

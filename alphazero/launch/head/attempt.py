@@ -1,0 +1,404 @@
+"""One start of a job on its hosts: output, signals, failures and hangs, until nothing of it runs.
+
+`find_hang` decides whether a job stands still, and which rank holds it up.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from alphazero.base.log import FIRST_SILENCE_S, FORMAT_VARIABLE, JSON, Work, in_json, stamped
+from alphazero.base.text import last_line
+from alphazero.launch.agent import protocol
+from alphazero.launch.agent.processes import SignalInbox
+from alphazero.launch.agent.protocol import Beat, Ended, Message, Output, RankState
+from alphazero.launch.head.dry_run import Say, show
+from alphazero.launch.head.remote import AgentLink, explain_ssh
+from alphazero.launch.plan.launch_plan import LaunchPlan, Limits
+from alphazero.run.rank import HANG, UNKNOWN, Phase, order_of_blame
+
+# A stopped process, then one that waits for a device or disk that does not answer, then any other.
+STOPPED = "T"
+SUSPICION = {STOPPED: 0, "D": 1}
+# How long a phase may last, or, where it reports progress, stand still: the flag that lengthens it, and the
+# limit. Steps and the end have rules of their own below.
+LIMITS: dict[Phase, tuple[str, str]] = {
+    Phase.START: ("--start-timeout", "start_s"),
+    Phase.PLAN: ("--start-timeout", "start_s"),
+    Phase.DATA: ("--hang-timeout", "pause_s"),
+    Phase.VALIDATE: ("--hang-timeout", "pause_s"),
+    Phase.CHECKPOINT: ("--hang-timeout", "pause_s"),
+    Phase.SELF_PLAY: ("--hang-timeout", "games_s"),
+    Phase.GATE: ("--hang-timeout", "games_s"),
+}
+IMPORT_ADVICE = ", or `alphazero data import` before the job"
+
+
+@dataclass(frozen=True)
+class Hang:
+    """The rank that holds the others up. flag: of the limit that it went beyond."""
+
+    state: RankState
+    flag: str
+
+    @property
+    def fate(self) -> str:
+        """As printed."""
+        state = self.state
+        if state.phase is Phase.END and not state.pid:
+            return f"has ended, but its launcher still waits for other hosts after {state.age_s:.0f} s"
+        how_far = f", progress {state.progress}" if state.progress else ""
+        where = f"step {state.step} ({state.phase.value}{how_far})" if state.step >= 0 else f"start{how_far}"
+        process = {STOPPED: ", its process is stopped", "D": ", its process hangs in the system"}
+        how = process.get(state.state, "")
+        return f"(pid {state.pid}) stands still in {where} for {state.age_s:.0f} s{how}"
+
+    @property
+    def expected(self) -> str:
+        """What would have kept the job alive; "" where that is clear."""
+        if self.state.state == STOPPED or (self.state.phase is Phase.END and not self.state.pid):
+            return ""
+        advice = IMPORT_ADVICE if self.state.phase is Phase.START else ""
+        return f"; expected a sign of progress, or a larger {self.flag}{advice}"
+
+
+def find_hang(states: Sequence[RankState], limits: Limits) -> Hang | None:
+    """The rank to blame when no rank is within its limit, or a stopped one is not; None while the job moves.
+
+    Ranks wait for each other: all stand still when one does, and a rank beyond its limit may have every
+    right to wait for one that is not, such as one that still plays its games or writes a checkpoint. Blamed
+    is the rank whose process is stopped, else that which is behind, else that silent for longest.
+    """
+    median_s = max((state.median_step_s for state in states), default=0.0)
+    limit_of = {state.rank: _limit(state, median_s, limits) for state in states}
+    exceeded = [state for state in states if state.age_s > limit_of[state.rank][1]]
+    is_stopped = any(state.state == STOPPED for state in exceeded)
+    if not exceeded or (len(exceeded) < len(states) and not is_stopped):
+        return None
+    culprit = min(exceeded, key=lambda state: (SUSPICION.get(state.state, 2), state.step, -state.age_s))
+    return Hang(culprit, limit_of[culprit.rank][0])
+
+
+def _limit(state: RankState, median_s: float, limits: Limits) -> tuple[str, float]:
+    """The limit of a rank in seconds, and its flag."""
+    step_s = max(limits.step_s, limits.step_medians * median_s)
+    if state.phase is Phase.END:
+        found = "--hang-timeout", limits.shutdown_s if state.pid else limits.exit_s
+    elif state.phase is Phase.START and not state.pid:
+        # Its launcher waits for other nodes as long as that, and reports which.
+        found = "--start-timeout", limits.start_s + limits.shutdown_s
+    elif state.phase is Phase.STEP:
+        found = ("--hang-timeout", step_s) if median_s else ("--start-timeout", limits.start_s)
+    else:
+        flag, limit = LIMITS[state.phase]
+        found = flag, getattr(limits, limit)
+    return ("--hang-timeout", min(found[1], step_s)) if state.state == STOPPED else found
+
+
+TICK_S = 0.1
+HELD_S = 1.0  # a longer turn means that our own output was held up
+SETTLE_S = 2.0  # after the first failure: reports of others may name an earlier one
+CONNECT_S = 30.0  # until an agent's first word
+END_S = 10.0  # beyond the grace: from the wish to end to the agent's account
+STACKS_S = 2.0
+HANG_STATUS = 124  # as timeout(1)
+LOST_STATUS = 1
+
+LONGEST_SILENCE_S = 600.0  # of a node whose ranks print nothing
+STARTING = "ranks are loading PyTorch and DeepSpeed"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong first: on which host, in which rank (None: the host's launcher, or the host).
+
+    kind, ranks: as in Ended, for whoever decides what follows; cause is for messages. at: when it came to
+    pass, by time.monotonic() of this process.
+    """
+
+    host: str
+    rank: int | None
+    fate: str
+    cause: str
+    log: str
+    status: int
+    kind: str = UNKNOWN
+    ranks: tuple[int, ...] = ()
+    at: float = 0.0
+
+    @property
+    def key(self) -> tuple[int, float]:
+        """Order of blame: a host or launcher that was lost or killed comes first."""
+        return 0 if self.rank is None else order_of_blame(self.kind), self.at
+
+    @property
+    def line(self) -> str:
+        """All of it, as printed."""
+        who = f"{self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
+        cause = f": {self.cause.removeprefix('alphazero: error: ')}" if self.cause else ""
+        log = f" (log: {self.host}:{self.log})" if self.log else ""
+        return f"{who} {self.fate}{cause}{log}"
+
+
+@dataclass
+class StartOutcome:
+    """How a start ended.
+
+    failure: the first one. lost: hosts that could no longer be reached. advanced: some rank finished a step.
+    saved: there is a newer checkpoint than before. begun: some rank opened its run. newest_checkpoint: the
+    step of the newest one, -1 for none. asked: the signals by which a batch system asked agents for the end
+    of the job. stopped: that to a rank for which all ended early, if any.
+    """
+
+    failure: Failure | None = None
+    lost: set[str] = field(default_factory=set)
+    advanced: bool = False
+    saved: bool = False
+    begun: bool = False
+    newest_checkpoint: int = -1
+    asked: list[signal.Signals] = field(default_factory=list)
+    stopped: signal.Signals | None = None
+
+
+@dataclass(eq=False)
+class Attempt:
+    """Starts the agents of a plan and watches over them.
+
+    take_output: gets what the job prints, in the place of the terminal. shows_start: print now and then how
+    long the ranks have been starting, until the first of them prints something; then, where rank 0 is on
+    another host, how far they are.
+    """
+
+    plan: LaunchPlan
+    inbox: SignalInbox
+    say: Say
+    take_output: Callable[[Output], None] | None = None
+    shows_start: bool = False
+
+    def __post_init__(self) -> None:
+        self._links = [AgentLink(self.plan, rank) for rank in self.plan.started]
+        self._open = list(self._links)
+        self._has_rank_0 = 0 in self.plan.started
+        self._starting = Work(STARTING) if self.shows_start else None
+        self._next_word_s = FIRST_SILENCE_S
+        self._selector = selectors.DefaultSelector()
+        self._states: dict[str, tuple[RankState, ...]] = {}
+        self._first_steps: dict[int, int] = {}
+        self._failures: list[Failure] = []
+        self._checkpoints_before: dict[str, int] = {}
+        self._outcome = StartOutcome()
+        self._stop_sent = False
+        self._end_at: float | None = None  # when the wish to end goes out
+        self._end_sent_at: float | None = None
+        self._all_well_since: float | None = None  # the first host that ended well
+
+    def run(self) -> StartOutcome:
+        """Until every host has ended or is lost."""
+        for link in self._links:
+            for descriptor in link.descriptors:
+                self._selector.register(descriptor, selectors.EVENT_READ, link)
+        over = threading.Event()
+        beats = threading.Thread(target=self._beat, args=(over,), daemon=True)
+        beats.start()
+        next_look = 0.0
+        try:
+            while self._open:
+                began = time.monotonic()
+                self._read()
+                now = time.monotonic()
+                if now >= next_look:
+                    next_look = now + protocol.BEAT_S
+                    self._look_for_hangs(now)
+                    self._show_start()
+                self._pass_signals_on(now)
+                if now - began < HELD_S:  # else messages of the hosts are still to be read
+                    self._look_for_lost_hosts(now)
+                self._end_when_due(now)
+        finally:
+            over.set()
+            beats.join()
+            for link in self._links:
+                link.close()
+        self._outcome.failure = min(self._failures, key=lambda one: one.key, default=None)
+        return self._outcome
+
+    def _show_start(self) -> None:
+        """Ranks load for seconds, on a loaded machine for a minute, before they print anything."""
+        if self._starting is None:
+            return
+        states = [state for states in self._states.values() for state in states]
+        if self.plan.is_by_hand and not any(state.pid for state in states):
+            self._starting = Work(STARTING)  # nodes meet first, and report who is missing
+        if self._starting.seconds >= self._next_word_s:
+            self._next_word_s = min(2 * self._next_word_s, self._next_word_s + LONGEST_SILENCE_S)
+            first = min(states, key=lambda state: state.step, default=None)
+            if first is None or first.step < 0:
+                self.say(self._starting.line())
+            else:
+                self.say(f"rank {first.rank}: step {first.step} ({first.phase.value}); see node 0 for more")
+
+    def _beat(self, over: threading.Event) -> None:
+        """Runs in a separate thread: a terminal that is held (Ctrl-S, a pager) must not silence the head."""
+        while not over.wait(protocol.BEAT_S):
+            for link in self._links:
+                link.send(protocol.BEAT)
+
+    def _send(self, wish: str) -> None:
+        for link in self._open:
+            link.send(wish)
+
+    def _read(self) -> None:
+        for key, _ in self._selector.select(TICK_S):
+            link: AgentLink = key.data
+            if not link.read(key.fd, lambda message, link=link: self._take(link, message)):  # type: ignore[misc]
+                self._selector.unregister(key.fd)
+                if key.fd == link.descriptors[0] and link in self._open:
+                    self._connection_ended(link)
+
+    def _take(self, link: AgentLink, message: Message) -> None:
+        if isinstance(message, Output):
+            if self._has_rank_0 and (message.rank is not None or not self.plan.is_by_hand):
+                self._starting = None
+            if self.take_output is not None:
+                self.take_output(message)
+            else:
+                self._show(link, message)
+        elif isinstance(message, Beat):
+            self._states[link.remote.name] = message.ranks
+            self._note_checkpoint(link, message.newest_checkpoint)
+            for state in message.ranks:
+                if state.step >= 0:
+                    self._outcome.begun = True
+                    self._outcome.advanced |= state.step > self._first_steps.setdefault(
+                        state.rank, state.step
+                    )
+        elif isinstance(message, Ended):
+            self._host_ended(link, message)
+
+    def _show(self, link: AgentLink, output: Output) -> None:
+        """The output of rank 0 is shown as it is, that of others with its source."""
+        if os.environ.get(FORMAT_VARIABLE) == JSON:
+            rank = "" if output.rank is None else f" rank {output.rank}"
+            show(in_json(output.text, f"{link.remote.name}{rank}"))
+        elif output.rank == 0 or (output.rank is None and len(self._links) == 1):
+            show(output.text if self.plan.columns else stamped(output.text))
+        else:
+            who = link.remote.name if output.rank is None else f"{link.remote.name} rank {output.rank}"
+            clear = "\r\x1b[K" if self.plan.columns else ""  # a progress bar may stand there
+            text = "".join(f"{clear}{who}: {line}\n" for line in output.text.splitlines())
+            show(text if self.plan.columns else stamped(text))
+
+    def _note_checkpoint(self, link: AgentLink, step: int) -> None:
+        before = self._checkpoints_before.setdefault(link.remote.name, step)
+        self._outcome.saved |= step > before
+        self._outcome.newest_checkpoint = max(self._outcome.newest_checkpoint, step)
+
+    def _host_ended(self, link: AgentLink, ended: Ended) -> None:
+        self._open.remove(link)
+        self._note_checkpoint(link, ended.newest_checkpoint)
+        if ended.asked:
+            self._host_was_asked(link, ended)
+        if ended.stopped:
+            self._outcome.stopped = signal.Signals(ended.stopped)
+        if ended.num_left:
+            self.say(f"{link.remote.name}: ended {ended.num_left} processes that outlived their launcher")
+        now = time.monotonic()
+        if ended.status == 0:
+            self._all_well_since = self._all_well_since or now
+        elif self._end_sent_at is None:  # later ones are ended by us
+            account = (ended.rank, ended.fate, ended.cause, ended.log, ended.status, ended.kind, ended.ranks)
+            self._note_failure(Failure(link.remote.name, *account, now - ended.seconds_ago))
+
+    def _host_was_asked(self, link: AgentLink, ended: Ended) -> None:
+        """A signal came to the agent: SLURM means the whole job, another machine itself, as it shuts down."""
+        number, remote = signal.Signals(ended.asked), link.remote
+        if remote.by_srun or not remote.target:
+            self._outcome.asked.append(number)
+            return
+        fate = f"was asked to end by {number.name}"
+        at = time.monotonic() - ended.seconds_ago
+        self._failures.append(Failure(remote.name, None, fate, "", ended.log, 128 + number, at=at))
+
+    def _note_failure(self, failure: Failure) -> None:
+        self._failures.append(failure)
+        if self._end_at is None:
+            self._end_at = time.monotonic() + SETTLE_S
+
+    def _connection_ended(self, link: AgentLink) -> None:
+        """The agent is gone without an account: its host, its connection or itself has died."""
+        try:
+            status = link.process.wait(2.0)
+        except Exception:
+            status = 0
+        if link.descriptors[1] in self._selector.get_map():
+            link.read(link.descriptors[1], lambda message: None)
+        if link.remote.target and status == 255:
+            fate = f"is lost: {explain_ssh(link.errors)}"
+        elif status < 0:
+            fate = f"is lost: its node agent was killed by {signal.Signals(-status).name}"
+        elif last := last_line(link.errors):
+            fate = f"is lost: {last}"
+        else:
+            fate = f"is lost: its node agent ended with exit status {status} and no account"
+        self._lose(link, fate, 128 - status if status < 0 else LOST_STATUS)
+
+    def _lose(self, link: AgentLink, fate: str, status: int) -> None:
+        self._open.remove(link)
+        self._outcome.lost.add(link.remote.name)
+        self._states.pop(link.remote.name, None)
+        if self._end_sent_at is None:
+            self._note_failure(Failure(link.remote.name, None, fate, "", "", status, at=link.heard))
+
+    def _look_for_lost_hosts(self, now: float) -> None:
+        for link in list(self._open):
+            limit_s = self.plan.limits.silence_s if link.has_answered else CONNECT_S
+            if now - link.heard > limit_s:
+                self._lose(link, f"is lost: no sign of life for {limit_s:.0f} s", LOST_STATUS)
+
+    def _look_for_hangs(self, now: float) -> None:
+        if self._end_at is not None:
+            return
+        states = [state for states in self._states.values() for state in states]
+        hang = find_hang(states, self.plan.limits)
+        # A host that has just fallen silent is the reason, and is found out in a moment.
+        if hang and all(now - link.heard < self.plan.limits.silence_s / 3 for link in self._open):
+            self._blame(hang)
+        shutdown_s = self.plan.limits.shutdown_s
+        if self._all_well_since is not None and now - self._all_well_since > shutdown_s:
+            for link in self._open:
+                fate = f"still runs {shutdown_s:.0f} s after another host ended"
+                self._note_failure(Failure(link.remote.name, None, fate, "", "", HANG_STATUS, at=now))
+
+    def _blame(self, hang: Hang) -> None:
+        """Every rank shows its stacks, then all is ended."""
+        host = next(name for name, states in self._states.items() if hang.state in states)
+        self.say(f"rank {hang.state.rank} on {host} {hang.fate}; stacks of all ranks follow")
+        self._send(protocol.STACKS)
+        rank, fate, now = hang.state.rank, hang.fate + hang.expected, time.monotonic()
+        log = f"{self.plan.run_directory}/logs/{host}-rank{rank}.log"
+        self._failures.append(Failure(host, rank, fate, "", log, HANG_STATUS, HANG, at=now))
+        self._end_at = now + STACKS_S
+
+    def _pass_signals_on(self, now: float) -> None:
+        if self.inbox.received and not self._stop_sent:
+            self._stop_sent = True
+            self.say("stopping: ranks finish their step and save a checkpoint (Ctrl-C again ends at once)")
+            self._send(protocol.STOP)
+        if len(self.inbox.received) > 1 and self._end_sent_at is None:
+            self.say("ending at once")
+            self._end_at = now
+
+    def _end_when_due(self, now: float) -> None:
+        if self._end_at is not None and self._end_sent_at is None and now >= self._end_at:
+            self._end_sent_at = now
+            self._send(protocol.END)
+        if self._end_sent_at is not None:
+            for link in list(self._open):
+                if now - self._end_sent_at > self.plan.grace_s + END_S:
+                    self._lose(link, "did not end", LOST_STATUS)

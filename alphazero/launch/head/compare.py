@@ -1,0 +1,205 @@
+"""The host comparison before a job starts: all hosts' probes side by side, one line per failure, a table."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from alphazero.base.records import from_output, to_json
+from alphazero.base.text import last_line
+from alphazero.base.text import table as aligned
+from alphazero.games.outside.names import DIGEST_DIGITS, OPENSPIEL
+from alphazero.launch.head import probe as probes
+from alphazero.launch.head.probe import HostFault, Probe, Question
+from alphazero.launch.head.remote import (
+    NO_CHECKOUT,
+    NO_INTERPRETER,
+    SSH_FAILED,
+    Answer,
+    explain_ssh,
+    run_everywhere,
+)
+from alphazero.launch.plan import programs
+from alphazero.launch.plan.launch_plan import HostPlan
+from alphazero.machine.environment import CHECKOUT, NOT_INSTALLED
+from alphazero.machine.machine import names_loopback
+
+PROBE_TIMEOUT_S = 25.0
+GIB = 1 << 30
+MAX_CLOCK_S = 2.0
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A host with its answer (None: it gave none), how far its clock is ahead of ours, and what is wrong."""
+
+    host: HostPlan
+    probe: Probe | None
+    clock_ahead_s: float = 0.0
+    faults: tuple[HostFault, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """As messages call the host."""
+        return self.host.remote.name
+
+    @property
+    def is_fit(self) -> bool:
+        """True where nothing keeps the job from starting there."""
+        return not any(fault.is_failure for fault in self.faults)
+
+
+def examine(hosts: Sequence[HostPlan], question: Question) -> tuple[Examined, ...]:
+    """Probe all hosts at once and compare; where the master is among them, it is the first one."""
+    questions = [replace(question, is_master=question.is_master and host is hosts[0]) for host in hosts]
+    asked = [rank for rank, host in enumerate(hosts) if host.remote.target]
+    inputs = [to_json(replace(questions[rank], checkout=str(CHECKOUT))) + "\n" for rank in asked]
+    remotes = [hosts[rank].remote for rank in asked]
+    began = time.time()
+    answers = run_everywhere(remotes, ["-m", programs.HOST_PROBE], inputs, PROBE_TIMEOUT_S)
+    ended = time.time()
+    by_name = {answer.remote.name: answer for answer in answers}
+    examined = []
+    for host, own_question in zip(hosts, questions, strict=True):
+        answer, ahead = by_name.get(host.remote.name), 0.0
+        faults: tuple[HostFault, ...] = ()
+        if answer is None:  # this machine
+            probe: Probe | None = probes.look(own_question)
+        elif probe := from_output(Probe, probes.MARK, answer.output) if answer.status == 0 else None:
+            # The host looked at its clock at some moment while we waited.
+            ahead = max(probe.clock_s - ended, 0.0) or min(probe.clock_s - began, 0.0)
+        else:
+            faults = (HostFault(explain(answer, PROBE_TIMEOUT_S)),)
+        if probe and host.num_ranks is None:
+            host = replace(host, num_ranks=len(probe.visible) or 1)
+        examined.append(Examined(host, probe, ahead, faults))
+    return compare(examined, question)
+
+
+def explain(answer: Answer, timeout_s: float) -> str:
+    """Why a program gave no answer there, and what was expected."""
+    if answer.status is None:
+        return f"no answer within {timeout_s:.0f} s; expected a host that is up"
+    if answer.status == NO_CHECKOUT:
+        return f"no checkout at {CHECKOUT}; expected the same path as on the head"
+    if answer.status == NO_INTERPRETER:
+        return f"no interpreter {sys.executable}; expected the same environment as on the head"
+    if answer.status == SSH_FAILED and answer.remote.target:
+        return explain_ssh(answer.errors)
+    last = last_line(answer.errors) or "no output"
+    return f"its probe ended with exit status {answer.status}: {last}; expected `make setup` there"
+
+
+def compare(examined: Sequence[Examined], question: Question) -> tuple[Examined, ...]:
+    """The hosts with everything wrong in their answers; versions are those of the first that answered."""
+    question = replace(question, device=job_device(examined, question.device))
+    answers = [(one.name, one.probe) for one in examined if one.probe]
+
+    def faults_of(one: Examined) -> Iterator[HostFault]:
+        yield from one.faults
+        if one.probe is not None:
+            yield from _own_faults(one.host, one.probe, question)
+            yield from _address_faults(one.probe, question)
+            if len(examined) > 1:
+                yield from _faults_beside(one, one.probe, answers)
+
+    return tuple(replace(one, faults=tuple(faults_of(one))) for one in examined)
+
+
+def job_device(examined: Sequence[Examined], wanted: str) -> str:
+    """cuda or cpu for the whole job: auto is cuda where any host has a device to use."""
+    if wanted != "auto":
+        return wanted
+    return "cuda" if any(one.probe and one.probe.visible for one in examined) else "cpu"
+
+
+def _own_faults(host: HostPlan, probe: Probe, question: Question) -> Iterator[HostFault]:
+    if probe.fault:
+        yield HostFault(probe.fault)
+    if not probe.has_directory:
+        yield HostFault(f"no directory {question.directory}; expected the one the head was started in")
+    for name, found in probe.versions.items():
+        if found == NOT_INSTALLED:
+            yield HostFault(f"{probe.python} has no {name}; expected `make setup` there")
+    slots, visible = max((host.num_ranks or 0, *(place + 1 for place in host.slots))), len(probe.visible)
+    if question.device == "cuda" and visible < slots and not probe.fault:
+        yield HostFault(f"slots={slots}, but {visible} GPUs found; expected at most as many slots")
+    if not probe.run_writable:
+        yield HostFault(f"{question.run_directory}: cannot be written; expected a directory for the run")
+    yield from probe.health
+    for path, wanted in question.data.items():
+        if (digest := probe.data.get(path, "")) != wanted:
+            state = f"is {digest[:12]} there, {wanted[:12]} on the head" if digest else "is not there"
+            yield HostFault(f"data {path} {state}; expected the same: --sync-data sends it")
+    yield from _rules_faults(probe, question)
+
+
+def _rules_faults(probe: Probe, question: Question) -> Iterator[HostFault]:
+    """Of a game whose rules are not the core's; the head has those that count."""
+    rules, found, wanted = question.rules, probe.rules_version, question.rules_version
+    if rules == OPENSPIEL:
+        package = f"{probes.OPENSPIEL_PACKAGE}=={wanted}" if wanted else probes.OPENSPIEL_PACKAGE
+        if probe.rules_fault:
+            yield HostFault(f"{probe.python} has no OpenSpiel; expected {package} as on the head")
+        elif wanted and found != wanted:
+            yield HostFault(f"OpenSpiel {found}; expected {wanted} as on the head")
+    elif probe.rules_fault:
+        expected = "expected the Python file of --game on every host (it is not copied)"
+        yield HostFault(f"{rules}: {probe.rules_fault}; {expected}")
+    elif wanted and found != wanted:
+        digests = f"sha256 {found[:DIGEST_DIGITS]}, expected {wanted[:DIGEST_DIGITS]}"
+        yield HostFault(f"{rules} has another content than on the head ({digests})")
+
+
+def _address_faults(probe: Probe, question: Question) -> Iterator[HostFault]:
+    name = question.master_addr
+    if name and not probe.master_addresses:
+        yield HostFault(f"master address {name} does not resolve; expected --master-addr ADDRESS that does")
+    if address := next(filter(names_loopback, probe.master_addresses), ""):
+        yield HostFault(
+            f"master address {name} is {address} there, which other hosts cannot reach; "
+            "expected --master-addr with the master's address in the network (or /etc/hosts mended)"
+        )
+    if question.port_is_chosen and not probe.port_is_free:
+        free = f"--master-port {probe.free_port}"
+        yield HostFault(f"port {question.master_port} is in use; expected a free one: {free}")
+    interfaces = list(dict.fromkeys(interface for interface, _ in probe.machine.addresses))
+    if question.interface and question.interface not in interfaces:
+        known = ", ".join(interfaces)
+        yield HostFault(f"no network interface {question.interface}; expected one of {known}")
+
+
+def _faults_beside(one: Examined, probe: Probe, answers: list[tuple[str, Probe]]) -> Iterator[HostFault]:
+    """What does not fit the other hosts; the second of two names or addresses of one host is at fault."""
+    twin = next(name for name, other in answers if other.identity == probe.identity)
+    if probe.identity and twin != one.name:
+        yield HostFault(f"is the same machine as {twin}; expected each machine once, with all its slots")
+    first, reference = answers[0]
+    for name, wanted in reference.versions.items():
+        found = probe.versions.get(name, NOT_INSTALLED)
+        if found not in (wanted, NOT_INSTALLED):
+            yield HostFault(f"{name} {found}; expected {wanted} as on {first}")
+    if probe.commit != reference.commit:
+        yield HostFault(f"alphazero commit {probe.commit}; expected {reference.commit} as on {first}")
+    if abs(one.clock_ahead_s) > MAX_CLOCK_S:
+        clock = f"clock is {one.clock_ahead_s:+.1f} s off; expected within {MAX_CLOCK_S:.0f} s"
+        yield HostFault(clock, is_failure=False)
+
+
+def table(examined: Sequence[Examined]) -> list[str]:
+    """The hosts in columns."""
+    rows: list[tuple[str, ...]] = [
+        ("host", "slots", "GPUs", "cores", "torch", "deepspeed", "commit", "free", "shm", "verdict")
+    ]
+    for one in examined:
+        cells: tuple[str, ...] = ("-",) * 7
+        if probe := one.probe:
+            free, shared = (f"{size / GIB:.0f} GiB" for size in (probe.run_free_bytes, probe.shm_free_bytes))
+            counts = str(len(probe.visible)), str(probe.machine.num_cores)
+            packages = probe.versions["torch"], probe.versions["deepspeed"]
+            cells = (*counts, *packages, probe.commit, free, shared)
+        verdict = "FAILED" if not one.is_fit else "warning" if one.faults else "ok"
+        rows.append((one.name, str(one.host.num_ranks or "all"), *cells, verdict))
+    return aligned(rows)

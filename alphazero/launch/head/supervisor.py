@@ -1,0 +1,367 @@
+"""Starts a job on its hosts, and again after a failure: hosts are compared first, a fresh port is taken."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from alphazero.base.errors import LaunchError, PortInUseError
+from alphazero.base.text import counted
+from alphazero.launch.agent.processes import SignalInbox
+from alphazero.launch.agent.protocol import Output
+from alphazero.launch.head import preflight_verdict
+from alphazero.launch.head.attempt import Attempt, StartOutcome
+from alphazero.launch.head.compare import Examined, examine, job_device, table
+from alphazero.launch.head.dry_run import Say, banner
+from alphazero.launch.head.preflight_verdict import PreflightVerdict
+from alphazero.launch.head.probe import Question, version_of_rules
+from alphazero.launch.head.sync_data import data_digest, send
+from alphazero.launch.plan.commands import RANK_VARIABLES, build_command
+from alphazero.launch.plan.launch_plan import Command, HostPlan, LaunchPlan, Variable
+from alphazero.launch.plan.node import devices_of
+from alphazero.machine.machine import interface_towards
+from alphazero.run.directory import RESTART_VARIABLE
+from alphazero.run.next_command import RESUME, without
+from alphazero.run.rank import ONE_HEAD_VARIABLE
+
+FIRST_DELAY_S = 2.0
+LONGEST_DELAY_S = 60.0
+MOST_PORT_CHANGES = 5  # ports are taken as fast as they are chosen: better to report it
+MISTAKE = 2  # the exit status of an AlphaZeroError: starting again does not mend it
+# What ranks on other hosts get of the head's environment; all else there is that host's own.
+PASSED_ON = ("NCCL_", "GLOO_", "TORCH_", "OMP_", "MKL_", "DS_", "WANDB_", "PYTORCH_", "CUBLAS_", "ALPHAZERO_")
+
+
+@dataclass(frozen=True)
+class ChosenRun:
+    """Where a run lives, and the trainer's arguments; starting again with these continues the run."""
+
+    directory: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Supervision:
+    """How a plan is started, and what must hold before.
+
+    choose_run: from the device (cuda or cpu) to the run's absolute directory and the arguments of the
+    trainer. runs_directory: where the run will be, until it is known. data: paths that every host must have
+    as the head does; sync_data: send it where it is missing. quiet: print nothing of how ranks are started.
+    unfit_hosts_stay: start in spite of what the host comparison found. preflight: let all ranks meet for a
+    moment before a start that uses hosts which the start before it did not; compared: configuration files
+    that must be the same everywhere. rules: where those of its game are, which hosts must have alike.
+    """
+
+    plan: LaunchPlan
+    trainer: tuple[str, ...]
+    choose_run: Callable[[str], ChosenRun]
+    runs_directory: str
+    data: tuple[str, ...] = ()
+    sync_data: bool = False
+    quiet: bool = False
+    unfit_hosts_stay: bool = False
+    preflight: bool = False
+    compared: tuple[str, ...] = ()
+    rules: str = ""
+    first_delay_s: float = FIRST_DELAY_S
+
+
+class Supervisor:
+    """Runs a job to its end, over as many starts as are allowed."""
+
+    def __init__(self, job: Supervision, say: Say) -> None:
+        self._job = job
+        self._say = say
+        self._inbox = SignalInbox()
+        self._asked: list[signal.Signals] = []  # what agents got, of a batch system
+        self._run: ChosenRun | None = None
+        self._idle_starts = 0  # in a row that finished no step
+        self._checked: frozenset[str] = frozenset()  # the hosts that have passed the preflight
+        self._has_started = False
+        self.has_saved = False  # some start of this job saved a checkpoint
+        self._num_port_changes = 0
+        self._vain = 0  # starts and attempts to start in a row that finished no step
+
+    def run(self) -> int:
+        """The exit status: 0, that of the first failure, or 128 + N after the signal N that asked to stop."""
+        with self._inbox.open():
+            num_restarts = 0
+            while True:
+                ready = self._prepare_checked(is_restart=num_restarts > 0)
+                if self._signals:
+                    return 128 + int(self._signals[0])
+                if isinstance(ready, int):
+                    status = ready
+                    self._vain += 1
+                else:
+                    outcome = self._start(ready)
+                    if self._signals or outcome.failure is None:
+                        return self._last_word(outcome)
+                    if self._takes_another_port(outcome, is_restart=num_restarts > 0):
+                        continue  # nothing had begun: this is no restart
+                    self._say(f"error: {outcome.failure.line}")
+                    status = outcome.failure.status
+                    if not self._may_restart(outcome, status):
+                        return status
+                if num_restarts == self._job.plan.max_restarts or (
+                    isinstance(ready, int) and num_restarts == 0
+                ):
+                    return status
+                num_restarts += 1
+                if not self._wait(num_restarts):
+                    return 128 + int(self._signals[0])
+
+    @property
+    def _signals(self) -> list[signal.Signals]:
+        """The wishes to stop, those of this process first."""
+        return self._inbox.received + self._asked
+
+    def _last_word(self, outcome: StartOutcome) -> int:
+        if not self._signals:
+            if not outcome.stopped:
+                return 0
+            self._say("the job was stopped by a signal to another node or to one of its ranks")
+            return 128 + int(outcome.stopped)
+        if not self._inbox.received:
+            self._say(f"the job was ended by {self._asked[0].name} to its processes")
+        if outcome.failure is not None:
+            bad_end = f"the job did not end well: {outcome.failure.line}"
+            self._say(bad_end if outcome.begun else "stopped before the ranks had begun")
+            is_left = outcome.newest_checkpoint >= 0
+            self._say("the newest complete checkpoint remains" if is_left else "no checkpoint was saved")
+        return 128 + int(self._signals[0])
+
+    def _takes_another_port(self, outcome: StartOutcome, is_restart: bool) -> bool:
+        """True where the port was taken between our look at it and the start, and another one will do."""
+        failure, plan = outcome.failure, self._job.plan
+        if failure is None or failure.kind != PortInUseError.kind:
+            return False
+        is_chosen = plan.port_is_chosen and not is_restart
+        if plan.is_by_hand or is_chosen or self._num_port_changes == MOST_PORT_CHANGES:
+            return False
+        self._num_port_changes += 1
+        self._say(f"{failure.host}: {failure.cause or failure.fate}: starting with another one")
+        return True
+
+    def _may_restart(self, outcome: StartOutcome, status: int) -> bool:
+        self._idle_starts = 0 if outcome.advanced or outcome.saved else self._idle_starts + 1
+        self._vain = 0 if self._idle_starts == 0 else self._vain + 1
+        if outcome.saved:
+            # The run has gone beyond what --resume named: from now on its own newest checkpoint counts.
+            assert self._run is not None
+            self._run = replace(self._run, arguments=tuple(without(self._run.arguments, RESUME)))
+        if self._job.plan.max_restarts == 0:
+            return False
+        if status == MISTAKE and not outcome.advanced:
+            return False
+        if self._idle_starts >= 2:
+            self._say("not starting again: no step advanced between two restarts")
+            return False
+        return True
+
+    def _wait(self, num_restarts: int) -> bool:
+        """The pause before a restart; False if a signal asks for the end meanwhile."""
+        delay_s = min(LONGEST_DELAY_S, self._job.first_delay_s * 2**self._vain)
+        self._say(f"restart {num_restarts} of {self._job.plan.max_restarts} in {delay_s:.0f} s")
+        deadline = time.monotonic() + delay_s
+        while time.monotonic() < deadline:
+            if self._signals:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def _prepare_checked(self, is_restart: bool) -> LaunchPlan | int:
+        """Hosts that passed both the host comparison and the preflight, or the exit status."""
+        without: frozenset[str] = frozenset()
+        while True:
+            ready = self._prepare(is_restart or bool(without), without)
+            if ready is None:
+                return MISTAKE
+            if self._signals or not self._needs_preflight(ready):
+                break
+            verdict = self._run_preflight(ready, is_restart)
+            if self._signals:
+                break
+            if verdict is None:
+                continue
+            for line in verdict.lines:
+                self._say(line)
+            if verdict.status == 0:
+                break
+            left = len(ready.hosts) - len(verdict.culprits)
+            if not verdict.culprits or not 0 < self._job.plan.min_nodes <= left:
+                return verdict.status
+            without |= verdict.culprits
+            self._say_who_is_left_out(left, sorted(verdict.culprits))
+        self._checked = _names(ready)
+        return ready
+
+    def _needs_preflight(self, ready: LaunchPlan) -> bool:
+        """Several hosts, or GPUs of one, unless the last start had them all: it takes seconds."""
+        if not self._job.preflight or ready.is_by_hand:
+            return False
+        if ready.num_nodes == 1 and (ready.device == "cpu" or sum(ready.ranks) == 1):
+            return False
+        return not _names(ready) <= self._checked
+
+    def _run_preflight(self, ready: LaunchPlan, is_restart: bool) -> PreflightVerdict | None:
+        """All ranks together for a moment, started as the job will be; None where its port was taken."""
+        run = self._run = self._run or self._job.choose_run(ready.device)
+        limits = replace(preflight_verdict.LIMITS, silence_s=ready.limits.silence_s)
+        directory = str(Path(run.directory, preflight_verdict.LOG_DIRECTORY))
+        plan = replace(ready, launcher="torchrun", limits=limits, run_directory=directory)
+        plan = self._with_commands(plan, preflight_verdict.program(plan, self._job.compared))
+        outputs: list[Output] = []
+        outcome = self._attempt(plan, outputs.append)
+        if self._takes_another_port(outcome, is_restart):
+            return None
+        return preflight_verdict.judge(preflight_verdict.find_report(outputs), outcome, plan)
+
+    def _prepare(self, is_restart: bool, without: frozenset[str] = frozenset()) -> LaunchPlan | None:
+        """Compare the hosts but those of `without`; the plan of a start, or None where too few are fit."""
+        job, plan = self._job, self._job.plan
+        hosts = tuple(host for host in plan.started.values() if host.remote.name not in without)
+        while True:
+            has_first = hosts[0].remote.name == plan.hosts[0].remote.name
+            master = plan.master_addr if has_first or plan.is_by_hand else hosts[0].address
+            question = Question(
+                directory=plan.directory,
+                run_directory=self._run.directory if self._run else job.runs_directory,
+                master_addr=master if len(hosts) > 1 else "",
+                master_port=plan.master_port,
+                port_is_chosen=plan.port_is_chosen and not is_restart,
+                # On the machine of another node the port is not needed, or is node 0's own by now.
+                is_master=plan.is_head or plan.node_rank == 0,
+                device=plan.device,
+                interface=plan.interface,
+                data={path: data_digest(Path(path)) for path in job.data} if len(plan.started) > 1 else {},
+                rules=job.rules,
+                rules_version=version_of_rules(job.rules)[0],
+            )
+            examined = examine(hosts, question)
+            if job.sync_data and self._send_data(examined, question):
+                examined = examine(hosts, question)
+            fit = self._judge(examined, is_restart)
+            if fit is None:
+                return None
+            if len(fit) == len(hosts):
+                break
+            hosts = tuple(one.host for one in fit)  # asked again: the master may be another now
+        return self._completed(fit, master, is_restart)
+
+    def _completed(self, fit: Sequence[Examined], master: str, is_restart: bool) -> LaunchPlan:
+        """The plan with what the hosts report of themselves."""
+        plan, first = self._job.plan, fit[0].probe
+        assert first is not None
+        device = job_device(fit, plan.device)
+        plan = plan.with_started([_completed_host(one, plan, device) for one in fit])
+        # Started by hand on several machines, all were given the port.
+        is_fresh = is_restart or self._num_port_changes > 0 or not first.port_is_free
+        return replace(
+            plan,
+            device=device,
+            master_addr=master if plan.num_nodes > 1 else "127.0.0.1",
+            master_port=first.free_port if is_fresh and not plan.is_by_hand else plan.master_port,
+        )
+
+    def _send_data(self, examined: Sequence[Examined], question: Question) -> bool:
+        """Send data to hosts that lack it; True if any did."""
+        lacking = [one.host.remote for one in examined if one.probe and one.probe.data != question.data]
+        for remote in lacking:
+            try:
+                size = send([Path(path) for path in question.data], remote)
+            except LaunchError as error:
+                self._say(f"error: {error}")
+            else:
+                self._say(f"{remote.name}: sent {size / (1 << 20):.1f} MiB of data")
+        return bool(lacking)
+
+    def _judge(self, examined: Sequence[Examined], is_restart: bool) -> list[Examined] | None:
+        """The hosts to use, None where they are too few; prints what was found."""
+        job, num_hosts = self._job, len(self._job.plan.started)
+        if len(examined) > 1 and not is_restart:
+            for line in table(examined):
+                self._say(line)
+        for one in examined:
+            for fault in one.faults:
+                self._say(f"{'error' if fault.is_failure else 'warning'}: {one.name}: {fault.text}")
+        fit = [one for one in examined if one.is_fit or (job.unfit_hosts_stay and one.probe)]
+        needed = job.plan.min_nodes or num_hosts
+        if len(fit) < needed:
+            self._say(f"error: {len(fit)} of {num_hosts} hosts can start; expected {needed}: nothing started")
+            return None
+        if len(fit) < len(examined):
+            left_out = [one.name for one in examined if one not in fit]
+            self._say_who_is_left_out(len(fit), left_out)
+        return fit
+
+    def _say_who_is_left_out(self, num_left: int, names: Sequence[str]) -> None:
+        of = len(self._job.plan.started)
+        self._say(f"continuing with {num_left} of {of} hosts, without {', '.join(names)}")
+
+    def _start(self, ready: LaunchPlan) -> StartOutcome:
+        # Chosen once: retries of a fresh start resume its run.
+        run = self._run = self._run or self._job.choose_run(ready.device)
+        columns = shutil.get_terminal_size().columns if sys.stderr.isatty() else 0
+        plan = replace(ready, columns=columns, run_directory=run.directory)
+        plan = self._with_commands(plan, (*self._job.trainer, *run.arguments), is_job=True)
+        if plan.is_head:
+            on = counted(plan.num_nodes, "host")
+            self._say(f"{sum(plan.ranks)} processes on {on}, master {plan.master_addr}:{plan.master_port}")
+        self._has_started = True
+        outcome = self._attempt(plan)
+        self.has_saved = self.has_saved or outcome.saved
+        return outcome
+
+    def _attempt(self, plan: LaunchPlan, take: Callable[[Output], None] | None = None) -> StartOutcome:
+        """Start the agents and see their part to its end."""
+        shows_start = take is None and not self._job.quiet
+        outcome = Attempt(plan, self._inbox, self._say, take, shows_start).run()
+        self._asked += outcome.asked
+        return outcome
+
+    @property
+    def run_directory(self) -> Path | None:
+        """Where the run lives, once it is known."""
+        return Path(self._run.directory) if self._run else None
+
+    def _with_commands(self, plan: LaunchPlan, program: Sequence[str], is_job: bool = False) -> LaunchPlan:
+        """The plan of a start with what each host's agent starts: the trainer, or the preflight."""
+        of_start = [Variable(ONE_HEAD_VARIABLE, "1", "one head shows all output")] if plan.is_head else []
+        if self._has_started:
+            of_start.append(Variable(RESTART_VARIABLE, "1", "a restart"))
+        hosts = []
+        for rank, host in plan.started.items():
+            environment: Mapping[str, str] = os.environ
+            passed_on: list[Variable] = []
+            if host.remote.target:
+                given = os.environ.items()
+                environment = {name: value for name, value in given if name.startswith(PASSED_ON)}
+                passed_on = [Variable(name, value, "from the head") for name, value in environment.items()]
+            command = build_command(plan, rank, environment, sys.executable, program)
+            if is_job and not (plan.is_head or self._job.quiet):
+                for line in banner(plan, command):
+                    self._say(line)
+            command = Command(command.argv, (*passed_on, *command.variables, *of_start), RANK_VARIABLES)
+            hosts.append(replace(host, command=command))
+        return replace(plan.with_started(hosts), token=uuid.uuid4().hex)
+
+
+def _names(plan: LaunchPlan) -> frozenset[str]:
+    return frozenset(host.remote.name for host in plan.started.values())
+
+
+def _completed_host(one: Examined, plan: LaunchPlan, device: str) -> HostPlan:
+    assert one.probe is not None
+    machine, interface = one.probe.machine, one.probe.interface
+    if plan.is_by_hand:
+        interface = interface_towards(plan.master_addr, machine.addresses)
+    devices = devices_of(one.host, one.probe.visible) if device == "cuda" else ()
+    return replace(one.host, machine=machine, interface=interface, devices=devices)

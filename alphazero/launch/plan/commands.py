@@ -1,0 +1,186 @@
+"""Command lines of the launchers: pure functions from a plan to arguments and environment, no shell."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+
+from alphazero.base.section import flag_of
+from alphazero.launch.plan.claims import LaunchRequest
+from alphazero.launch.plan.launch_plan import Command, HostPlan, LaunchPlan, Variable
+from alphazero.launch.plan.programs import TORCHRUN
+from alphazero.machine.machine import HOST_WEIGHT_VARIABLE, THREADS_VARIABLE, omp_threads
+
+# What an outer launcher (srun, torchrun, mpirun) left in the environment must not reach our ranks.
+RANK_VARIABLES = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "ROLE_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "ROLE_NAME",
+    "GROUP_WORLD_SIZE",
+    "ROLE_WORLD_SIZE",
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_USE_AGENT_STORE",
+    "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_MAX_RESTARTS",
+    # torchrun's defaults, where a job controller sets them.
+    "PET_NNODES",
+    "PET_NPROC_PER_NODE",
+    "PET_NODE_RANK",
+    "PET_MASTER_ADDR",
+    "PET_MASTER_PORT",
+    "PET_MAX_RESTARTS",
+    "PET_STANDALONE",
+    "PET_RDZV_BACKEND",
+    "PET_RDZV_ENDPOINT",
+    "PET_RDZV_ID",
+    "PET_RDZV_CONF",
+    "PET_LOCAL_ADDR",
+)
+
+
+def build_command(
+    plan: LaunchPlan, node_rank: int, environment: Mapping[str, str], python: str, program: Sequence[str]
+) -> Command:
+    """What to start on this node.
+
+    program: the trainer and its arguments: a script's path or --module NAME, and what follows it.
+    """
+    command = bare_command(plan, node_rank, python, program)
+    variables = choose_environment(plan, node_rank, environment)
+    removed = tuple(name for name in RANK_VARIABLES if name in environment)
+    return replace(command, variables=variables, removed=removed)
+
+
+def bare_command(plan: LaunchPlan, node_rank: int, python: str, program: Sequence[str]) -> Command:
+    """The launcher's command without the environment that the host chooses."""
+    build = _deepspeed_command if plan.launcher == "deepspeed" else _torchrun_command
+    return build(plan, node_rank, python, program)
+
+
+def _torchrun_command(plan: LaunchPlan, node_rank: int, python: str, program: Sequence[str]) -> Command:
+    """torchrun with static rendezvous: node ranks are the ones given, not the order of arrival."""
+    count_there = "gpu" if plan.device == "cuda" else 1  # torchrun's own word
+    options: tuple[str, ...] = (
+        f"--nproc_per_node={plan.hosts[node_rank].num_ranks or count_there}",
+        f"--nnodes={plan.num_nodes}",
+        f"--node_rank={node_rank}",
+        f"--master_addr={plan.master_addr}",
+        f"--master_port={plan.master_port}",
+    )
+    if plan.num_nodes > 1:
+        options += (f"--start_timeout={plan.limits.start_s:g}",)
+        options += (f"--silence_timeout={plan.limits.silence_s:g}",) if plan.is_by_hand else ()
+    elif not plan.port_is_chosen:
+        options += ("--any_port",)
+    return Command((python, "-m", TORCHRUN, *options, *program))
+
+
+def _deepspeed_command(plan: LaunchPlan, node_rank: int, python: str, program: Sequence[str]) -> Command:
+    """DeepSpeed's launcher of one node, started on each host by us.
+
+    Its runner only forwards to this one on one machine; on several it ends a job with `pkill -f`, which hits
+    others' jobs on the hosts.
+    """
+    # It writes the entries of this node into CUDA_VISIBLE_DEVICES and counts those of the others.
+    counts = [host.num_ranks or 1 for host in plan.hosts]
+    world = {f"node{rank}": [str(slot) for slot in range(count)] for rank, count in enumerate(counts)}
+    if plan.device == "cuda":
+        world[f"node{node_rank}"] = list(plan.hosts[node_rank].devices)
+    options = (
+        f"--world_info={base64.urlsafe_b64encode(json.dumps(world).encode()).decode()}",
+        f"--node_rank={node_rank}",
+        f"--master_addr={plan.master_addr}",
+        f"--master_port={plan.master_port}",
+        "--no_local_rank",
+    )
+    return Command((python, "-m", "deepspeed.launcher.launch", *options, *program))
+
+
+def choose_environment(
+    plan: LaunchPlan, node_rank: int, environment: Mapping[str, str]
+) -> tuple[Variable, ...]:
+    """Variables that the ranks of a node need and the user has not set."""
+    host = plan.hosts[node_rank]
+    assert host.machine is not None
+    assert host.num_ranks is not None
+    cores = host.machine.num_cores
+    threads = str(max(1, cores // host.num_ranks))
+    chosen = [Variable("OMP_NUM_THREADS", threads, f"{cores} cores, processes: {host.num_ranks}")]
+    if omp_threads(environment):
+        chosen.append(Variable(THREADS_VARIABLE, environment["OMP_NUM_THREADS"], "OMP_NUM_THREADS is set"))
+    if plan.device == "cpu":
+        chosen.append(Variable("DS_ACCELERATOR", "cpu", "no GPU in this job"))
+    if plan.has_weights:
+        chosen.append(weight_variable(host))
+    if plan.device == "cuda" and plan.launcher != "deepspeed":
+        chosen += _device_variables(host, environment)
+    if plan.num_nodes == 1:
+        chosen += interface_variables(plan.device, "lo", "one node")
+    elif interface := plan.interface or host.interface:
+        route = "--interface" if plan.interface else f"the route to {plan.master_addr}"
+        chosen += interface_variables(plan.device, interface, route)
+    if plan.device == "cuda" and plan.num_nodes > 1 and not host.machine.has_infiniband:
+        chosen.append(Variable("NCCL_IB_DISABLE", "1", "no InfiniBand device here"))
+    ours = (HOST_WEIGHT_VARIABLE, THREADS_VARIABLE, "CUDA_VISIBLE_DEVICES")
+    return tuple(one for one in chosen if one.name in ours or one.name not in environment)
+
+
+def weight_variable(host: HostPlan) -> Variable:
+    """What gives the ranks of a host its weight."""
+    return Variable(HOST_WEIGHT_VARIABLE, f"{host.weight:g}", "weight of this host")
+
+
+def interface_variables(device: str, interface: str, reason: str) -> list[Variable]:
+    """The interface of gloo, and of NCCL on GPUs."""
+    names = ("GLOO_SOCKET_IFNAME", *(("NCCL_SOCKET_IFNAME",) if device == "cuda" else ()))
+    return [Variable(name, interface, reason) for name in names]
+
+
+def _device_variables(host: HostPlan, environment: Mapping[str, str]) -> list[Variable]:
+    """The devices of this node's processes, and only them, counted as NVML and nvidia-smi do."""
+    value = ",".join(host.devices)
+    if not value or environment.get("CUDA_VISIBLE_DEVICES") == value:
+        return []
+    found = [Variable("CUDA_VISIBLE_DEVICES", value, "the devices of this job")]
+    if "CUDA_VISIBLE_DEVICES" not in environment:
+        found.append(Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "as nvidia-smi counts"))
+    return found
+
+
+# Of the launcher's own flags: what each node has to itself, or gets in another way.
+NOT_OF_OTHER_NODES = ("node_rank", "master_addr", "master_port", "interface")
+
+
+def other_node_commands(
+    request: LaunchRequest, num_nodes: int, master_addr: str, master_port: int, arguments: Sequence[str]
+) -> tuple[str, ...]:
+    """What a person types on every node but node 0: its own command, with the rank and the master's place."""
+    kept: list[str] = []
+    for entry in fields(request):
+        value = getattr(request, entry.name)
+        if entry.name not in NOT_OF_OTHER_NODES and value != entry.default:
+            kept += [flag_of(entry.name), f"{value:g}" if isinstance(value, float) else str(value)]
+    return tuple(_typed(kept, rank, master_addr, master_port, arguments) for rank in range(1, num_nodes))
+
+
+def hand_commands(plan: LaunchPlan, arguments: Sequence[str]) -> tuple[tuple[HostPlan, str], ...]:
+    """What a person types on each host; the first one's address is the master's."""
+    lines = []
+    for rank, host in enumerate(plan.hosts):
+        kept = ["--gpus", str(host.num_ranks), "--nodes", str(plan.num_nodes)]
+        lines.append((host, _typed(kept, rank, plan.hosts[0].address, plan.master_port, arguments)))
+    return tuple(lines)
+
+
+def _typed(flags: list[str], rank: int, master_addr: str, master_port: int, arguments: Sequence[str]) -> str:
+    place = ["--node-rank", str(rank), "--master-addr", master_addr, "--master-port", str(master_port)]
+    return shlex.join(["./launch_distributed_training.sh", *flags, *place, *arguments])

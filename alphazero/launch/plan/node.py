@@ -1,0 +1,164 @@
+"""This machine's part of a job: its devices within CUDA_VISIBLE_DEVICES, how many ranks, the port.
+
+Without GPUs and without a number it is one rank per core: beside other work, threads of one rank wait for the
+slowest of them in every layer, ranks of one thread once per step (docs/performance.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from alphazero.base.errors import LaunchError
+from alphazero.base.text import counted
+from alphazero.launch.plan.launch_plan import HostPlan
+from alphazero.machine.machine import Machine, visible_devices
+from alphazero.settings.sections import NetworkConfig
+
+# Resident memory of a rank beside activations and weights: Python, torch, DeepSpeed, the loader. A rank of
+# chess_cpu held 692 MiB at its most with a micro-batch of 256 and 617 with 128 (VmHWM of 60 steps with
+# validation and checkpoints, torch 2.13); activations and weights as computed below are 300 and 160 of them.
+BASE_BYTES = 512 << 20
+# Tensors of the tower's size kept for backward per convolution: 3.5 to 7.0 were measured by
+# memory_probe.bytes_per_position for 20x256, 10x128, 6x64 and 2x32.
+KEPT_TENSORS = 8
+# Weights, gradients, two moments, the reduction's bucket, a temporary, a copy for a checkpoint.
+WEIGHT_COPIES = 7
+FLOAT_BYTES = 4
+# The largest board, and planes in and out of the tower, of all games.
+SQUARES, PLANES = 64, 112 + 80
+# Positions of the largest micro-batch that is chosen unasked on a CPU.
+LARGEST_MICRO_BATCH = 256
+# Of the available memory, what ranks may take together.
+MEMORY_SHARE = 0.8
+
+
+@dataclass(frozen=True)
+class CpuRanks:
+    """A number of ranks and the bound that made it no larger, in words."""
+
+    num_ranks: int
+    bound: str
+
+
+def choose_cpu_ranks(
+    num_cores: int,
+    batch_size: int,
+    least_share: int,
+    network: NetworkConfig,
+    available_bytes: int,
+    ranks_at_work: Callable[[int], float],
+) -> CpuRanks:
+    """One rank per core, fewer where batch or memory do not suffice for so many; at least 1.
+
+    least_share: positions that each rank must get per step. ranks_at_work: of so many ranks, how many are at
+    work on the mean of a step; a number of ranks must gain something over each smaller one.
+    """
+    by_batch = max(1, batch_size // least_share)
+    most = min(num_cores, by_batch)
+    fitting = [n for n in range(1, most + 1) if _fits(n, batch_size, network, available_bytes)] or [1]
+    # Of equals the fewest: what they leave becomes threads.
+    chosen = max(fitting, key=lambda n: (round(ranks_at_work(n), 6), -n))
+    if fitting[-1] < most:
+        share = f"{available_bytes / 2**30:.1f} GiB of available memory"
+        return CpuRanks(chosen, f"as many as fit into {share}")
+    if chosen == num_cores:
+        return CpuRanks(chosen, "one per core")
+    if chosen == by_batch:
+        return CpuRanks(
+            chosen, f"batch size {batch_size}: at least {counted(least_share, 'position')} per rank"
+        )
+    return CpuRanks(chosen, f"batch size {batch_size}: more ranks would idle")
+
+
+def rank_bytes(network: NetworkConfig, micro_batch_size: int) -> int:
+    """A bound of the memory that a CPU rank holds while it trains."""
+    if network.body == "attention":
+        per_square, weights = attention_numbers(network)
+    else:
+        per_square = KEPT_TENSORS * (2 * network.blocks + 1) * network.filters
+        weights = 9 * network.filters * (2 * network.blocks * network.filters + PLANES + network.filters)
+    per_position = per_square * SQUARES * FLOAT_BYTES
+    return BASE_BYTES + per_position * micro_batch_size + WEIGHT_COPIES * weights * FLOAT_BYTES
+
+
+def attention_numbers(network: NetworkConfig) -> tuple[int, int]:
+    """Of an attention body: numbers kept per square for the backward pass, and a bound of its weights."""
+    width, scores = network.attention_width or network.filters, network.heads * SQUARES
+    kept = network.blocks * (6 * network.filters + 4 * width + 2 * network.ffn_width + 3 * scores)
+    encoder = network.filters * (4 * width + 2 * network.ffn_width + 16)
+    if network.smolgen_channels:
+        hidden, generated = network.smolgen_hidden, network.heads * network.smolgen_size
+        encoder += hidden * (SQUARES * network.smolgen_channels + generated)
+    embedding = SQUARES**2 * (12 * network.embedding_width + network.smolgen_size) + encoder
+    heads = 4 * network.filters**2 + SQUARES * network.value_hidden * network.value_channels
+    return kept, network.blocks * encoder + embedding + 2 * heads
+
+
+def _fits(num_ranks: int, batch_size: int, network: NetworkConfig, available_bytes: int) -> bool:
+    micro_batch_size = min(LARGEST_MICRO_BATCH, batch_size // num_ranks)
+    return num_ranks * rank_bytes(network, micro_batch_size) <= MEMORY_SHARE * available_bytes
+
+
+# From a number of cores.
+ChooseCpuRanks = Callable[[int], CpuRanks]
+
+
+def resolve_devices(
+    device: str,
+    own: HostPlan,
+    source: str,
+    machine: Machine,
+    environment: Mapping[str, str],
+    cpu_ranks: ChooseCpuRanks | None = None,
+) -> tuple[str, HostPlan, tuple[str, ...]]:
+    """cuda or cpu, this machine's part with its ranks and their devices, and notices.
+
+    device: auto, cuda or cpu. source: what set the number of ranks of `own`, "" for nothing. cpu_ranks:
+    chooses the number of CPU ranks where `own` has none; None for 1. Raises LaunchError where the machine has
+    fewer devices than requested.
+    """
+    setting = environment.get("CUDA_VISIBLE_DEVICES")
+    notices: list[str] = []
+    visible: tuple[str, ...] = ()
+    if device != "cpu" and machine.devices:
+        visible = visible_devices(machine.devices, setting)
+        if not visible and device == "auto":
+            notices.append(f"CUDA_VISIBLE_DEVICES={setting or ''} hides all NVIDIA devices")
+    if device == "cuda" and not visible:
+        reason = f"CUDA_VISIBLE_DEVICES={setting} hides all" if machine.devices else "there is none"
+        raise LaunchError(f"--device cuda: expected an NVIDIA device, {reason} on {machine.host_name}")
+    own = replace(own, machine=machine)
+    if not visible:
+        num_ranks = own.num_ranks or 1
+        if cpu_ranks is not None and own.num_ranks is None:
+            choice = cpu_ranks(machine.num_cores)
+            num_ranks, source = choice.num_ranks, f"{choice.bound}; --gpus N changes it"
+        notices.append(_cpu_notice(device, machine, num_ranks, source))
+        return "cpu", replace(own, num_ranks=num_ranks), tuple(notices)
+    needed = max(own.slots) + 1 if own.slots else own.num_ranks
+    if needed is not None and needed > len(visible):
+        limit = f" (CUDA_VISIBLE_DEVICES={setting})" if setting is not None else ""
+        raise LaunchError(
+            f"{source}: this machine has {len(visible)} NVIDIA devices{limit}; "
+            "expected at most as many, or --device cpu"
+        )
+    devices = devices_of(own, visible)
+    return "cuda", replace(own, num_ranks=len(devices), devices=devices), tuple(notices)
+
+
+def devices_of(host: HostPlan, visible: tuple[str, ...]) -> tuple[str, ...]:
+    """The devices of a host's ranks, of those `visible` there; all where it counts them itself."""
+    return tuple(visible[slot] for slot in host.slots) if host.slots else visible[: host.num_ranks]
+
+
+def _cpu_notice(device: str, machine: Machine, num_processes: int, source: str) -> str:
+    if device == "cpu":
+        reason = "--device cpu"
+    elif machine.devices:
+        reason = "NO VISIBLE NVIDIA DEVICE"
+    else:
+        reason = "NO NVIDIA DEVICE ON THIS MACHINE"
+    ranks = counted(num_processes, "rank")
+    source = source or "more with --gpus N"
+    return f"{reason}: training on the CPU with {ranks} ({source}; {counted(machine.num_cores, 'core')} here)"

@@ -1,0 +1,30 @@
+"""Whom the head blames of those that failed on several hosts."""
+
+import pytest
+
+from alphazero.launch.head.attempt import Failure
+
+
+def report(at: float, kind: str, rank: int | None = 0, cause: str = "", status: int = 1) -> Failure:
+    return Failure("host", rank, "ended", cause, "/log", status, kind, at=at)
+
+
+@pytest.mark.parametrize(
+    ("blamed", "others"),
+    [
+        # The sentence says nothing, the kind all.
+        (
+            report(2.0, "crash", cause="Connection closed by peer"),
+            [report(1.0, "lost connection")],
+        ),
+        (report(2.0, "data"), [report(1.0, "crash"), report(0.5, "lost connection")]),
+        (report(2.0, "training", status=3), [report(1.0, "", status=1)]),
+        (report(3.0, "signal", status=137), [report(1.0, "config", status=2), report(2.0, "terminated")]),
+        (report(3.0, "", rank=None, cause="Connection refused"), [report(1.0, "config", status=2)]),
+        (report(3.0, "hang", status=124), [report(1.0, "crash")]),
+        (report(1.0, "crash"), [report(2.0, "crash"), report(1.5, "")]),
+        (report(1.0, ""), [report(0.5, "lost connection"), report(0.6, "terminated", status=134)]),
+    ],
+)
+def test_the_order_of_blame_is_by_kind_and_then_by_time(blamed: Failure, others: list[Failure]):
+    assert min([*others, blamed], key=lambda one: one.key) is blamed
