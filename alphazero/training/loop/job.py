@@ -21,10 +21,9 @@ from alphazero.run.metrics import AllWriters
 from alphazero.run.rank import HeartbeatWriter
 from alphazero.settings.load import Config, to_table
 from alphazero.show.console import Console
-from alphazero.training.loop.alarms import JobAlarms
+from alphazero.training.loop.part_clock import PartClock
 from alphazero.training.loop.schedule import learning_rate
 from alphazero.training.loop.stop import StopRequest
-from alphazero.training.loop.usage import GpuBoard, HostBoard
 from alphazero.training.loop.writer import CheckpointWriter
 from alphazero.training.ranks.batch import BatchPlan
 from alphazero.training.ranks.exchange import Exchange
@@ -120,14 +119,32 @@ class Position:
     elapsed_s: float = 0.0  # of earlier starts of the run
 
 
+class Observer(Protocol):
+    """Looks at how the job runs (show/observer.py); nothing of training depends on what it sees."""
+
+    def look(
+        self,
+        work: str,
+        seconds: float,
+        amount: float,
+        parts: Mapping[str, float] | None = None,
+        passes: int = 0,
+        left_s: float | None = None,
+    ) -> tuple[str, dict[str, dict[str, float]]]:
+        """Words for the line of an interval of `work`, and figures by kind, on rank 0. Collective.
+
+        amount: positions that were trained on or evaluated, over all ranks. parts: this rank's seconds by
+        part of training. passes: its micro-batches. left_s: until the end of the run, where it is known.
+        """
+
+
 @dataclass(frozen=True)
 class RankServices:
     """The services of a rank: how it reaches the other ranks, the user, the supervisor and the disk.
 
     metrics: without writers but on rank 0. writer: None on ranks that write no checkpoints. before_save:
-    collective; returns when a checkpoint may be published, and calls what it is given while it waits. gpus:
-    None where the job has none or does not watch them. hosts: None where not watched. alarms: printed on
-    rank 0 alone.
+    collective; returns when a checkpoint may be published, and calls what it is given while it waits. clock:
+    what this rank's time goes into.
     """
 
     exchange: Exchange
@@ -136,11 +153,10 @@ class RankServices:
     heartbeat: HeartbeatWriter
     stop: StopRequest
     host_memory: HostMemory
+    clock: PartClock
     writer: CheckpointWriter | None
     before_save: Callable[[Callable[[], None]], None] = lambda _: None
-    gpus: GpuBoard | None = None
-    hosts: HostBoard | None = None
-    alarms: JobAlarms = field(default_factory=JobAlarms)
+    observer: Observer | None = None
 
     @property
     def writes(self) -> bool:

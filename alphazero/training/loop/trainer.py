@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -13,7 +12,6 @@ from alphazero.base.log import Topic
 from alphazero.base.text import counted
 from alphazero.games.batch import MicroBatch
 from alphazero.machine.memory import memory_error
-from alphazero.machine.watcher import Doing
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.run import checkpoint_files
 from alphazero.run.rank import Phase
@@ -26,7 +24,7 @@ from alphazero.training.loop.job import (
     TrainingOutcome,
     snapshot,
 )
-from alphazero.training.loop.part_clock import Part, make_part_clock
+from alphazero.training.loop.part_clock import Part
 from alphazero.training.loop.progress import (
     GRAPHED_PASSES,
     NUM_SUMS,
@@ -68,8 +66,8 @@ class Trainer:
         self._exchange = services.exchange
         self._console = services.console
         self._started = time.monotonic()
-        self._clock = make_part_clock(job.runtime.device)
-        self._progress = Progress(job, services, self.elapsed_s, self._clock)
+        self._clock = services.clock
+        self._progress = Progress(job, services, self.elapsed_s)
         engine.time_communication(lambda: self._clock.part(Part.GRADIENTS))
         self._save_steps, self._save_s = read_interval(job.config.training.checkpoint_interval)
         self._last_save = time.monotonic()
@@ -89,23 +87,21 @@ class Trainer:
         self.confirm_synchronized(f"start at step {position.step}")
         self._console.start_bar(position.step, num_steps)
         self._progress.restart_clock()
-        self._clock.take()  # what came before is no training, nor what its GPUs did
-        if self._services.gpus:
-            self._services.gpus.meter.take(Doing.TRAINING)
         training = self._job.config.training
         if position.step == 0 and training.init_weights and training.validation_interval:
             self.validate()  # of the weights given: what fine-tuning is measured against
         wishes = Wish.NOTHING
         until: int | None = 0
         try:
-            while position.step < num_steps and not wishes & LAST_WISHES:
-                until = self._prepare_data()
-                if until is None:
-                    wishes = Wish.STOP
-                    break
-                wishes = self._run_plan(until)
-                if self._has_diverged():
-                    return TrainingOutcome.DIVERGED
+            with self._clock.part(Part.HOST):
+                while position.step < num_steps and not wishes & LAST_WISHES:
+                    until = self._prepare_data()
+                    if until is None:
+                        wishes = Wish.STOP
+                        break
+                    wishes = self._run_plan(until)
+                    if self._has_diverged():
+                        return TrainingOutcome.DIVERGED
         finally:
             self._console.end_bar()
         if position.step < num_steps and wishes & Wish.STOP and until is not None:  # else its source said so
@@ -126,7 +122,7 @@ class Trainer:
             self._write_figures(self._due_line)
         before = time.monotonic()
         self._beat(Phase.DATA)
-        with self._apart():
+        with self._clock.part(Part.APART):
             until = self._source.prepare(self.position.step, self._engine.inference_tensors)
         games = self._job.config.self_play
         is_game_time = games.mode != "supervised" and self.position.step >= games.pretraining_steps
@@ -321,7 +317,11 @@ class Trainer:
         self._write_figures(step)
         self._beat(Phase.VALIDATE)
         before = time.monotonic()
-        with self._apart(), self._engine.evaluating() as network, self._console.working("validation"):
+        with (
+            self._clock.part(Part.APART),
+            self._engine.evaluating() as network,
+            self._console.working("validation"),
+        ):
             figures = dict(self._validate(network, step))
         if "policy_loss" in figures:
             figures["composite"] = figures["policy_loss"] + loss.value_weight * figures["value_loss"]
@@ -331,8 +331,6 @@ class Trainer:
             text = f"validation at step {step} | {describe_validation(figures, self._last_validation)}"
             self._console.say(text, Topic.VALIDATION, {"step": step, **figures})
             self._last_validation = figures
-            if self._job.config.self_play.mode == "supervised":  # else the positions are of other players
-                self._services.alarms.look_at_validation(step, figures)
         every = self._job.config.training.validation_interval
         self._progress.pause(time.monotonic() - before, "validation", every)
         return figures
@@ -377,14 +375,6 @@ class Trainer:
                 self._services.writer.submit(checkpoint)
         self._saved_step = step
         self._last_save = time.monotonic()
-
-    @contextlib.contextmanager
-    def _apart(self) -> Iterator[None]:
-        """The block is no part of training; the GPUs may be idle in it."""
-        gpus = self._services.gpus
-        others = gpus.meter.doing(Doing.OTHER) if gpus else contextlib.nullcontext()
-        with self._clock.part(Part.APART), others:
-            yield
 
     def _beat(self, phase: Phase) -> None:
         self._services.heartbeat.beat(phase, self.position.step)

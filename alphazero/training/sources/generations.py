@@ -7,7 +7,6 @@ function of the settings and the weights, so a run that was killed plays the sam
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import math
@@ -23,7 +22,6 @@ from alphazero.base.log import Topic, Work
 from alphazero.base.text import counted
 from alphazero.data.sampling.window import Mixture, Window, newest_games, window_size
 from alphazero.games.batch import MicroBatch
-from alphazero.machine.watcher import Doing
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.inference.purpose import EvenLadder, evaluator_for_self_play
 from alphazero.network.model.precision import evaluation_precision
@@ -43,7 +41,7 @@ from alphazero.play.selfplay import (
 )
 from alphazero.run.rank import Phase
 from alphazero.training.loop.job import Job, RankServices, SourceState, Weights
-from alphazero.training.loop.usage import gpu_figures, utilisation
+from alphazero.training.loop.part_clock import Part
 from alphazero.training.ranks.batch import BatchPlan
 from alphazero.training.sources.gate import Gate
 from alphazero.training.sources.given_games import make_loader
@@ -89,21 +87,20 @@ class GenerationFigures:
         seconds: float,
         services: RankServices,
     ) -> None:
-        """Add up all ranks; write, print and judge the figures on rank 0. Collective.
+        """Add up all ranks; write and print the figures on rank 0. Collective.
 
         finished: the games of all ranks. window_positions: those to be trained on.
         """
-        board = services.gpus
         counts = [self.moves, self.simulations, self.evaluations, self.cached, self.batches]
-        own = torch.tensor(counts, dtype=torch.float64)
-        sums = services.exchange.sum(torch.cat([own, board.message(Doing.SELF_PLAY)]) if board else own)
+        sums = services.exchange.sum(torch.tensor(counts, dtype=torch.float64))
+        moves, simulations, evaluations, cached, batches = sums.tolist()
+        seen: tuple[str, dict[str, dict[str, float]]] = "", {}
+        if services.observer:
+            seen = services.observer.look("self-play", seconds, evaluations)
         if services.exchange.rank:
             return
-        moves, simulations, evaluations, cached, batches = sums[: len(own)].tolist()
-        gpus = board.read(sums[len(own) :]) if board else []
-        busy = utilisation(gpus)
         figures = figures_of(finished, self.game) if finished.num_rows else {}
-        figures |= {f"gpu/{name}": value for name, value in gpu_figures(gpus).items()}
+        figures |= {f"gpu/{name}": value for name, value in seen[1].get("gpu", {}).items()}
         figures |= {
             "generation": float(self.generation),
             "window_positions": float(window_positions),
@@ -125,11 +122,10 @@ class GenerationFigures:
             f"{figures['evaluations_per_s']:,.0f} evaluations/s"
             + (f", {figures['cached_share']:.0%} of the positions from the cache" if self.has_cache else ""),
             f"batches {figures['batch_fill']:.0%} full" if batches else "",
-            "" if busy is None else f"GPUs busy {busy:.0%}",
+            seen[0],
             f"window {window_positions:,} positions",
         ]
         services.console.say(" | ".join(filter(None, parts)))
-        services.alarms.look_at_generation(figures, busy)
 
 
 class Generations:
@@ -305,7 +301,7 @@ class Generations:
             work.note = f"{counted(moves, 'move')} and {counted(num_games, 'game')} ended{where}"
             return not services.stop.requested
 
-        with services.gpus.meter.doing(Doing.SELF_PLAY) if services.gpus else contextlib.nullcontext():
+        with services.clock.part(Part.SELF_PLAY):
             played = play(
                 self._job.spec.name,
                 self._settings,
