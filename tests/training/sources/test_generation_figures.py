@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from alphazero.games.registry import get_spec
 from alphazero.machine.nvml import GpuReading
 from alphazero.play import lanes as games
-from alphazero.play.selfplay import new_lane
+from alphazero.play.selfplay import Played, new_lane
+from alphazero.settings.load import load_config
 from alphazero.show.alarms import Alarms
 from alphazero.show.observer import SELF_PLAY, GpuMeter, Observer
-from alphazero.training.sources.generations import GenerationFigures
+from alphazero.training.sources.generations import report
 
 
 class Told:
@@ -26,7 +28,9 @@ class Told:
         self.services: Any = SimpleNamespace(
             exchange=exchange,
             observer=Observer(exchange.gather, 0, "host", 0, Path(), alarms, gpu="GPU-0", meter=self.meter),
-            metrics=SimpleNamespace(write=lambda kind, step, figures: self.figures.append(figures)),
+            metrics=SimpleNamespace(
+                write=lambda kind, step, figures: self.figures.append(figures), note=lambda name, text: None
+            ),
             console=SimpleNamespace(say=self.lines.append),
         )
 
@@ -44,9 +48,10 @@ class Told:
         if self.meter:
             self.meter.add([GpuReading(0, uuid="GPU-0", utilisation_percent=busy)])
         finished = games.to_batch([new_lane(lane) for lane in range(num_games)])
-        counts = {"moves": 10, "simulations": 100, "evaluations": 80, "cached": 20, "batches": batches}
-        figures = GenerationFigures(number, batch_size=40, has_cache=has_cache, game="connect4", **counts)
-        figures.report(7, finished, 0, seconds, self.services)
+        played = Played(True, [], [], moves=10, simulations=100, evaluations=80, cached=20, batches=batches)
+        config = load_config("connect4", {"evaluation_cache": str(int(has_cache)), "evaluation_batch": "40"})
+        job: Any = SimpleNamespace(config=config, spec=get_spec("connect4"))
+        report(job, self.services, 7, number, played, finished, None, seconds)
 
 
 def test_games_per_hour_are_those_that_ended():
