@@ -34,7 +34,7 @@ from alphazero.training.loop.progress import (
     describe_validation,
 )
 from alphazero.training.loop.schedule import read_interval
-from alphazero.training.loop.stop import LAST_WISHES, Wish, ranks_by_wish
+from alphazero.training.loop.stop import LAST_EVENTS, Event
 from alphazero.training.ranks.batch import BatchPlan, micro_batch_sizes
 
 # Figures of the network on positions held out, by name.
@@ -90,27 +90,27 @@ class Trainer:
         training = self._job.config.training
         if position.step == 0 and training.init_weights and training.validation_interval:
             self.validate()  # of the weights given: what fine-tuning is measured against
-        wishes = Wish.NOTHING
+        events = Event.NONE
         until: int | None = 0
         try:
             with self._clock.part(Part.HOST):
-                while position.step < num_steps and not wishes & LAST_WISHES:
+                while position.step < num_steps and not events & LAST_EVENTS:
                     until = self._prepare_data()
                     if until is None:
-                        wishes = Wish.STOP
+                        events = Event.STOP
                         break
-                    wishes = self._run_plan(until)
+                    events = self._run_plan(until)
                     if self._has_diverged():
                         return TrainingOutcome.DIVERGED
         finally:
             self._console.end_bar()
-        if position.step < num_steps and wishes & Wish.STOP and until is not None:  # else its source said so
+        if position.step < num_steps and events & Event.STOP and until is not None:  # else its source said so
             self._console.say(f"stopping: a signal came during step {position.step}", Topic.END)
-        if self._saved_step != position.step and not wishes & Wish.FAULT:
+        if self._saved_step != position.step and not events & Event.FAULT:
             self.save({})
         self._settle()
         self._beat(Phase.END)
-        if wishes & Wish.HOST_MEMORY and position.step < num_steps:
+        if events & Event.HOST_MEMORY and position.step < num_steps:
             raise TrainingError(
                 "a host is out of memory, see above; the run can be resumed", found_by_all_ranks=True
             )
@@ -130,53 +130,57 @@ class Trainer:
         self._progress.pause(time.monotonic() - before, "self-play", every)
         return None if until is None else min(until, self._job.num_steps)
 
-    def _run_plan(self, until: int) -> Wish:
-        """Steps under the present plan, to step `until` or a wish that no step can follow."""
+    def _run_plan(self, until: int) -> Event:
+        """Steps under the present plan, to step `until` or an event that no step can follow."""
         position = self.position
         first, last = position.step + position.data_offset, until + position.data_offset
         for micro_batches in self._clock.waiting(self._source.steps(self.plan, first, last)):
             self._beat(Phase.PLAN if self._is_new_plan else Phase.STEP)
             before = position.step
-            wishes = self._train_step(micro_batches)
+            events = self._train_step(micro_batches)
             if position.step == before:
-                return wishes
+                return events
             self._is_new_plan = False
             self._console.advance_bar()
-            self._after_step(wishes)
-            if self._has_diverged() or wishes & LAST_WISHES:
-                return wishes
-        return Wish.NOTHING
+            self._after_step(events)
+            if self._has_diverged() or events & LAST_EVENTS:
+                return events
+        return Event.NONE
 
-    def _train_step(self, micro_batches: list[MicroBatch]) -> Wish:
-        """One step of all ranks, or none of it where one rank's memory did not hold it; all ranks' wishes."""
+    def _train_step(self, micro_batches: list[MicroBatch]) -> Event:
+        """One step of all ranks, or none of it where a rank's memory did not hold it; the events of all."""
         position, count = self.position, self.plan.num_micro_batches
         sums = torch.zeros(NUM_SUMS, dtype=torch.float64, device=self._job.runtime.device)
         with self._clock.part(Part.COMPUTE):
             passes = self._make_passes(micro_batches, sums)
-        own = passes | self._own_wishes()
+        own = passes | self._own_events()
         with self._clock.part(Part.MESSAGES):
-            wishing = ranks_by_wish(own, self._exchange)
-        wishes = Wish(sum(wishing))
+            by_rank = self._exchange.numbers(int(own))
+
+        def ranks_with(event: Event) -> list[int]:
+            return [rank for rank, number in enumerate(by_rank) if number & event]
+
+        events = Event(sum(event for event in Event if ranks_with(event)))
         self._read_last_step()
         if self._due_line is not None:
             self._write_figures(self._due_line)
         if self._has_diverged():
             self._engine.abandon_step()
-            return wishes
-        if wishes & Wish.MEMORY:
-            self._take_smaller_micro_batches(wishing[Wish.MEMORY])
-            return wishes
+            return events
+        if events & Event.MEMORY:
+            self._take_smaller_micro_batches(ranks_with(Event.MEMORY))
+            return events
         scale, was_at_minimum = self._engine.loss_scale.scale, self._engine.loss_scale.at_minimum
         rate = self._job.learning_rate(position.step)
         with self._clock.part(Part.COMPUTE):
-            self._engine.finish_step(position.step, rate, count, wishing.get(Wish.NOT_FINITE, ()))
+            self._engine.finish_step(position.step, rate, count, ranks_with(Event.NOT_FINITE))
         position.step += 1
         figures = {"loss_scale": scale} if self._job.config.training.precision == "fp16" else {}
         self._unread = StepSums(position.step, sums, count, figures)
         self._scale_before, self._was_at_minimum = scale, was_at_minimum
         if not self._engine.is_told_late:
             self._read_last_step()
-        return wishes
+        return events
 
     def _read_last_step(self) -> None:
         """Count the last step as made or skipped, once; waits for the device."""
@@ -198,7 +202,7 @@ class Trainer:
         self._due_line = None
         self._progress.write(step, self.plan)
 
-    def _make_passes(self, micro_batches: list[MicroBatch], sums: torch.Tensor) -> Wish:
+    def _make_passes(self, micro_batches: list[MicroBatch], sums: torch.Tensor) -> Event:
         """Forward and backward passes of this rank, their figures added to `sums`."""
         try:
             for micro_batch in micro_batches:
@@ -208,7 +212,7 @@ class Trainer:
                     sums[SAMPLE_IDS] += float(micro_batch.batch.sample_id.sum())
                     if self._engine.last_pass_was_graphed:
                         sums[GRAPHED_PASSES] += 1.0
-            return Wish.NOTHING if self._engine.gradients_are_finite() else Wish.NOT_FINITE
+            return Event.NONE if self._engine.gradients_are_finite() else Event.NOT_FINITE
         except RuntimeError as error:
             if not memory_error(error):
                 raise
@@ -219,22 +223,22 @@ class Trainer:
                     f"ZeRO 2 and 3 cannot continue from there; expected --micro-batch-size below "
                     f"{self.plan.micro_batch_size}"
                 ) from error
-        return Wish.MEMORY
+        return Event.MEMORY
 
-    def _own_wishes(self) -> Wish:
+    def _own_events(self) -> Event:
         services = self._services
-        wishes = Wish.STOP if services.stop.requested else Wish.NOTHING
+        events = Event.STOP if services.stop.requested else Event.NONE
         if services.writer and services.writer.fault:
-            wishes |= Wish.FAULT
+            events |= Event.FAULT
         since_save_s = time.monotonic() - self._last_save
         if self._job.runtime.is_main and self._save_s and since_save_s >= self._save_s:
-            wishes |= Wish.SAVE
+            events |= Event.SAVE
         if self._is_log_step(self.position.step):
             memory = services.host_memory.check()
             if memory.is_critical:
                 self._console.alarm(f"out of memory: {memory}")
-                wishes |= Wish.HOST_MEMORY
-        return wishes
+                events |= Event.HOST_MEMORY
+        return events
 
     def _take_smaller_micro_batches(self, ranks: list[int]) -> None:
         """Cut the same global batch finer: into the next smaller size, which the next try may cut again."""
@@ -285,7 +289,7 @@ class Trainer:
     def _is_log_step(self, step: int) -> bool:
         return step == self._job.num_steps or step % self._job.config.training.log_interval == 0
 
-    def _after_step(self, wishes: Wish) -> None:
+    def _after_step(self, events: Event) -> None:
         """Figures, validation and checkpoint where they are due."""
         training, step = self._job.config.training, self.position.step
         is_last = step == self._job.num_steps
@@ -296,7 +300,7 @@ class Trainer:
         figures: Mapping[str, float] = {}
         if training.validation_interval and (is_last or step % training.validation_interval == 0):
             figures = self.validate()
-        is_due = (self._save_steps > 0 and step % self._save_steps == 0) or bool(wishes & Wish.SAVE)
+        is_due = (self._save_steps > 0 and step % self._save_steps == 0) or bool(events & Event.SAVE)
         is_due = is_due or bool(figures and self._is_best(figures))
         if is_due or is_last:
             self._read_last_step()
