@@ -1,8 +1,8 @@
-"""What one rank trains and works with, its source of positions, where it stands, and its checkpoints."""
+"""What one rank trains and works with, its source of positions, and where it stands."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
@@ -13,14 +13,14 @@ import torch
 from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import GameSpec, get_spec
 from alphazero.machine.memory import HostMemory
-from alphazero.network.inference.kernels import kernels_in_use
-from alphazero.network.weights.checkpoint import Checkpoint, Tensors, TrainingState
+from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.network.weights.weights import weights_file_name
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters
 from alphazero.run.rank import HeartbeatWriter
-from alphazero.settings.load import Config, to_table
+from alphazero.settings.load import Config
 from alphazero.show.console import Console
+from alphazero.show.observer import Observer
 from alphazero.training.loop.part_clock import PartClock
 from alphazero.training.loop.schedule import learning_rate
 from alphazero.training.loop.stop import StopRequest
@@ -119,32 +119,13 @@ class Position:
     elapsed_s: float = 0.0  # of earlier starts of the run
 
 
-class Observer(Protocol):
-    """Looks at how the job runs (show/observer.py); nothing of training depends on what it sees."""
-
-    def look(
-        self,
-        work: str,
-        seconds: float,
-        amount: float,
-        parts: Mapping[str, float] | None = None,
-        passes: int = 0,
-        left_s: float | None = None,
-    ) -> tuple[str, dict[str, dict[str, float]]]:
-        """Words for the line of an interval of `work`, and figures by kind, on rank 0. Collective.
-
-        amount: positions that were trained on or evaluated, over all ranks. parts: this rank's seconds by
-        part of training. passes: its micro-batches. left_s: until the end of the run, where it is known.
-        """
-
-
 @dataclass(frozen=True)
 class RankServices:
     """The services of a rank: how it reaches the other ranks, the user, the supervisor and the disk.
 
     metrics: without writers but on rank 0. writer: None on ranks that write no checkpoints. before_save:
     collective; returns when a checkpoint may be published, and calls what it is given while it waits. clock:
-    what this rank's time goes into.
+    what this rank's time goes into. observer: looks at how the job runs; nothing depends on what it sees.
     """
 
     exchange: Exchange
@@ -162,50 +143,3 @@ class RankServices:
     def writes(self) -> bool:
         """True on the one rank of those sharing a run directory that writes there: checkpoints and games."""
         return self.writer is not None
-
-
-def snapshot(
-    job: Job,
-    plan: BatchPlan,
-    position: Position,
-    source: SourceState,
-    *,
-    weights: Tensors,
-    optimizer: Tensors,
-    averaged: Tensors | None,
-    loss_scale: dict[str, float],
-    elapsed_s: float,
-    figures: Mapping[str, float],
-) -> Checkpoint:
-    """A checkpoint that further training does not change.
-
-    elapsed_s: of the whole run. figures: of the validation at this step, if any.
-    """
-    training = job.config.training
-    state = TrainingState(
-        step=position.step,
-        num_steps=job.num_steps,
-        seed=training.seed,
-        batch_size=job.batch_size,
-        micro_batch_size=plan.micro_batch_size,
-        window_id=source.window_id,
-        world_size=plan.world_size,
-        config=to_table(job.config),
-        zero_stage=training.zero_stage,
-        precision=training.precision,
-        data_offset=position.data_offset,
-        skipped_steps=position.skipped_steps,
-        loss_scale=loss_scale,
-        elapsed_s=elapsed_s,
-        figures=dict(figures),
-        self_play=source.self_play,
-        num_threads=torch.get_num_threads(),
-        kernels=kernels_in_use(),
-    )
-    averaged = averaged and _copies(averaged)
-    return Checkpoint(state, _copies(weights), _copies(optimizer), averaged, source.lanes, source.champion)
-
-
-def _copies(tensors: Tensors) -> Tensors:
-    """Copies on the same device: training changes the originals."""
-    return {name: tensor.detach().clone() for name, tensor in tensors.items()}

@@ -12,17 +12,20 @@ from alphazero.base.log import Topic
 from alphazero.base.text import counted
 from alphazero.games.batch import MicroBatch
 from alphazero.machine.memory import memory_error
+from alphazero.network.inference.kernels import kernels_in_use
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.checkpoint import Checkpoint, Tensors, TrainingState
 from alphazero.run import checkpoint_files
 from alphazero.run.rank import Phase
+from alphazero.settings.load import to_table
 from alphazero.training.engine.engine import Engine
 from alphazero.training.loop.job import (
     DataSource,
     Job,
     Position,
     RankServices,
+    SourceState,
     TrainingOutcome,
-    snapshot,
 )
 from alphazero.training.loop.part_clock import Part
 from alphazero.training.loop.progress import (
@@ -364,21 +367,43 @@ class Trainer:
             averaged = self._engine.averaged_tensors(tensors)
             elapsed_s = self._exchange.from_main(self.elapsed_s())  # hosts write the same checkpoint
             if self._services.writer:
-                checkpoint = snapshot(
-                    self._job,
-                    self.plan,
-                    self.position,
-                    self._source.state(),
-                    weights=tensors,
-                    optimizer=optimizer,
-                    averaged=averaged,
-                    loss_scale=self._engine.loss_scale.state(),
-                    elapsed_s=elapsed_s,
-                    figures=figures,
+                source = self._source.state()
+                # Copies on the same device: training changes the originals.
+                checkpoint = Checkpoint(
+                    self._state(source, elapsed_s, figures),
+                    _copies(tensors),
+                    _copies(optimizer),
+                    averaged and _copies(averaged),
+                    source.lanes,
+                    source.champion,
                 )
                 self._services.writer.submit(checkpoint)
         self._saved_step = step
         self._last_save = time.monotonic()
+
+    def _state(self, source: SourceState, elapsed_s: float, figures: Mapping[str, float]) -> TrainingState:
+        """What a checkpoint says. elapsed_s: of the whole run. figures: of a validation at this step."""
+        job, training = self._job, self._job.config.training
+        return TrainingState(
+            step=self.position.step,
+            num_steps=job.num_steps,
+            seed=training.seed,
+            batch_size=job.batch_size,
+            micro_batch_size=self.plan.micro_batch_size,
+            window_id=source.window_id,
+            world_size=self.plan.world_size,
+            config=to_table(job.config),
+            zero_stage=training.zero_stage,
+            precision=training.precision,
+            data_offset=self.position.data_offset,
+            skipped_steps=self.position.skipped_steps,
+            loss_scale=self._engine.loss_scale.state(),
+            elapsed_s=elapsed_s,
+            figures=dict(figures),
+            self_play=source.self_play,
+            num_threads=torch.get_num_threads(),
+            kernels=kernels_in_use(),
+        )
 
     def _beat(self, phase: Phase) -> None:
         self._services.heartbeat.beat(phase, self.position.step)
@@ -390,3 +415,7 @@ class Trainer:
             self._beat(Phase.CHECKPOINT)
             writer.wait()
         self._exchange.raise_any(writer.fault if writer else None)
+
+
+def _copies(tensors: Tensors) -> Tensors:
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
