@@ -4,7 +4,7 @@ A preset is measured by two commands that people use as well. `alphazero launch`
 after some seconds; its metrics.jsonl has the speed of training. `alphazero selfplay`, one process for each
 rank, then plays with the untrained network of that run.
 
-`python -m alphazero.measure.doctor` examines a host of a hostfile (launch/plan/programs.py): a request as
+This module as a program examines a host of a hostfile (launch/plan/programs.py): a request as
 JSON on stdin, the examined host as a marked line of JSON on stdout.
 """
 
@@ -251,7 +251,7 @@ def examine_hosts(
     remotes = [Remote(host.address, host.name, ssh=ssh) for host in hosts]
     lines = [to_json(dataclasses.replace(asked, ranks=host.slots)) + "\n" for host in hosts]
     found = []
-    for answer in run_everywhere(remotes, ["-m", programs.DOCTOR], lines, limit_s):
+    for answer in run_everywhere(remotes, programs.words_of(programs.DOCTOR), lines, limit_s):
         host = from_output(ExaminedHost, MARK, answer.output) if answer.status == 0 else None
         fault = explain(answer, limit_s)
         found.append(host or ExaminedHost(answer.remote.name, {}, fault=fault))

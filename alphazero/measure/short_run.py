@@ -25,7 +25,7 @@ from alphazero.base.errors import TrainingError
 from alphazero.base.files import complete_lines, read_text
 from alphazero.base.text import last_line
 from alphazero.machine.die_with_parent import guarded
-from alphazero.machine.environment import CHECKOUT
+from alphazero.machine.environment import CHECKOUT, START
 from alphazero.machine.machine import look_at_this_machine, visible_devices
 from alphazero.machine.nvml import NvmlUnusable, open_nvml
 from alphazero.run.directory import RunDirectory
@@ -182,7 +182,7 @@ def _processes(each: Sequence[ShortCommand], directory: Path) -> Iterator[list[s
             with (directory / f"output-{number}").open("wb") as output:
                 started.append(
                     subprocess.Popen(
-                        guarded((sys.executable, "-m", "alphazero", *command.arguments)),
+                        guarded((sys.executable, START, *command.arguments)),
                         env={**os.environ, "PYTHONPATH": path, **command.variables},
                         stdin=subprocess.DEVNULL,
                         stdout=output,

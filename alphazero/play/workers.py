@@ -25,7 +25,7 @@ from alphazero.base.text import counted
 from alphazero.launch.plan.launch_plan import HostPlan, Remote
 from alphazero.launch.plan.node import resolve_devices
 from alphazero.machine.die_with_parent import guarded
-from alphazero.machine.environment import CHECKOUT
+from alphazero.machine.environment import CHECKOUT, START
 from alphazero.machine.machine import WORKER_VARIABLE, Machine, look_at_this_machine, omp_threads
 from alphazero.run.rank import RankEnd
 
@@ -160,7 +160,7 @@ class Workers:
         path = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH"))))
         variables = {**place.variables, "PYTHONPATH": path, WORKER_VARIABLE: str(theirs.fileno())}
         process = subprocess.Popen(
-            guarded((sys.executable, "-m", "alphazero", self._command)),
+            guarded((sys.executable, START, self._command)),
             env={**os.environ, **variables},
             stdin=subprocess.DEVNULL,
             stdout=2,  # its words go where errors go: the result is the parent's

@@ -18,6 +18,7 @@ from alphazero.base.files import sha256_of
 from alphazero.base.section import flag_of, values_of_flags
 from alphazero.base.text import one_of, quoted, shortened
 from alphazero.cli.flags import device_of, make_solver
+from alphazero.machine.environment import START
 from alphazero.play.matches.game import CHESS
 from alphazero.play.matches.limits import Limit, TimeControl, seconds, whole_number
 from alphazero.play.matches.players import (
@@ -305,7 +306,7 @@ class Lineup:
 
     def _uci_command(self, player: PlayerWords) -> tuple[str, ...]:
         network = ("--device", self._args.device, "--precision", self._args.precision)
-        return (sys.executable, "-m", "alphazero", "uci", "--weights", player.given, *network)
+        return (sys.executable, START, "uci", "--weights", player.given, *network)
 
     def _search(self, player: PlayerWords, simulations: int) -> Thinker:
         import torch

@@ -1,8 +1,8 @@
 """One host's part of a job: starts its launcher, passes output and signals on, and leaves nothing behind.
 
-`python -m alphazero.launch.agent.node_agent` reads the plan and then the head's beats and wishes from
-stdin, and answers on stdout (protocol.py). When the head falls silent, it ends the job; when it dies itself,
-its guard, a second process, does.
+The program reads the plan and then the head's beats and wishes from stdin, and answers on stdout
+(protocol.py). When the head falls silent, it ends the job; when it dies itself, its guard, a second process,
+does.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The head names files with sizes and digests, the host answers which it lacks, a tar stream of those follows.
 Each file arrives under a temporary name, is hashed, flushed and renamed; a store's manifest comes last, so
 that an interrupted transfer leaves no store, and the next one sends the files that are missing.
-`python -m alphazero.launch.head.sync_data lacks|receive` is the host's side.
+The host's side is this module as a program, with the word lacks or receive.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def send(paths: Sequence[Path], remote: Remote) -> int:
     Raises LaunchError naming the host where it cannot take it.
     """
     entries = describe(paths)
-    program = ["-m", programs.DATA_RECEIVER, "lacks"]
+    program = [*programs.words_of(programs.DATA_RECEIVER), "lacks"]
     (answer,) = run_everywhere([remote], program, [_listed(entries)], QUERY_TIMEOUT_S)
     lacking = set(_marked(answer.output, f"{remote.name}: {_last(answer.errors)}"))
     wanted = [entry for entry in entries if entry.path in lacking]
@@ -90,7 +90,7 @@ def _listed(entries: Sequence[FileEntry]) -> str:
 
 
 def _stream(entries: Sequence[FileEntry], remote: Remote) -> None:
-    process = start_there(remote, ["-m", programs.DATA_RECEIVER, "receive"], subprocess.STDOUT)
+    process = start_there(remote, [*programs.words_of(programs.DATA_RECEIVER), "receive"], subprocess.STDOUT)
     assert process.stdin is not None
     assert process.stdout is not None
     try:

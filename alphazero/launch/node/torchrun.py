@@ -1,6 +1,6 @@
 """torchrun with a meeting of the nodes before it, and one line about the rank that failed first after it.
 
-`python -m alphazero.launch.node.torchrun ARGS` takes the arguments of torchrun's static rendezvous.
+It takes the arguments of torchrun's static rendezvous.
 torchrun ends every failed job with status 1 and a page of its stack; here 128 + N is the death of a rank
 by signal N. The store that ranks meet in listens on the master's address alone: torch's own listens on all
 interfaces.
@@ -61,8 +61,8 @@ def is_news(record: logging.LogRecord) -> bool:
 
 
 def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """The arguments as plan/commands.py writes them; job: the trainer, with --module where it is one."""
-    parser = argparse.ArgumentParser(prog="python -m alphazero.launch.node.torchrun", allow_abbrev=False)
+    """The arguments as plan/commands.py writes them; job: the trainer's script and its arguments."""
+    parser = argparse.ArgumentParser(prog="alphazero.launch.node.torchrun", allow_abbrev=False)
     parser.add_argument("--nproc_per_node", default="1")
     parser.add_argument("--nnodes", type=int, default=1)
     parser.add_argument("--node_rank", type=int, default=0)
@@ -71,11 +71,8 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--start_timeout", type=float, default=START_TIMEOUT_S)
     parser.add_argument("--silence_timeout", type=float, default=0.0)
     parser.add_argument("--any_port", action="store_true")
-    parser.add_argument("--module", action="store_true")
     parser.add_argument("job", nargs=argparse.REMAINDER)
-    args = parser.parse_args(list(arguments))
-    args.job = (*(("--module",) if args.module else ()), *args.job)
-    return args
+    return parser.parse_args(list(arguments))
 
 
 def for_torchrun(args: argparse.Namespace) -> list[str]:
