@@ -62,7 +62,7 @@ def is_news(record: logging.LogRecord) -> bool:
 
 def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """The arguments as plan/commands.py writes them; job: the trainer's script and its arguments."""
-    parser = argparse.ArgumentParser(prog="alphazero.launch.node.torchrun", allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="torchrun", allow_abbrev=False)
     parser.add_argument("--nproc_per_node", default="1")
     parser.add_argument("--nnodes", type=int, default=1)
     parser.add_argument("--node_rank", type=int, default=0)

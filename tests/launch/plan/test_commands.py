@@ -140,7 +140,7 @@ def test_torchrun_takes_the_arguments():
     torchrun = pytest.importorskip("alphazero.launch.node.torchrun")
     built = build(two(CPU, 1), "--steps", "3").argv[4:]
     read = torchrun.read_arguments(built)
-    assert read.job == ("/repo/train_distributed.py", "--steps", "3")
+    assert read.job == ["/repo/train_distributed.py", "--steps", "3"]
     static = run.parse_args(torchrun.for_torchrun(read))
     assert (static.nnodes, static.node_rank, static.rdzv_backend) == ("2", 1, "static")
 
