@@ -23,6 +23,7 @@ from pathlib import Path
 from alphazero.base.errors import BusyError, DataError
 from alphazero.base.files import open_regular
 from alphazero.base.records import from_json, to_json
+from alphazero.base.text import escaped
 
 LOCK_FILE = ".alphazero.lock"
 HELD_FILE = ".alphazero.held"  # the lock itself, where the file system has none
@@ -89,7 +90,7 @@ class Holder:
     since: str
 
     def __str__(self) -> str:
-        return f"{self.purpose}, process {self.pid} on {self.host}, since {self.since}"
+        return escaped(f"{self.purpose}, process {self.pid} on {self.host}, since {self.since}")
 
     def is_gone(self) -> bool:
         """True where this host knows that the process has ended."""

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from alphazero.base.errors import AlphaZeroError
+from alphazero.base.log import error_line
 from alphazero.launch.agent import protocol
 from alphazero.launch.agent.processes import (
     STOP_SIGNALS,
@@ -329,7 +330,7 @@ def main() -> int:
         try:
             plan, node_rank, received = read_plan()
         except AlphaZeroError as error:
-            print(f"alphazero: error: {error}", file=sys.stderr)
+            print(error_line(str(error)), file=sys.stderr)
             return error.exit_code
         guard = start_guard(plan.token, plan.grace_s)
         head = Head(plan.limits.silence_s, received)

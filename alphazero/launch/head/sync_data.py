@@ -22,6 +22,7 @@ from typing import IO
 
 from alphazero.base.errors import AlphaZeroError, LaunchError
 from alphazero.base.files import CHUNK_BYTES, replacing, sha256_of
+from alphazero.base.log import error_line
 from alphazero.base.text import last_line
 from alphazero.launch.head.remote import Tail, kill_group, run_everywhere, start_there
 from alphazero.launch.plan import programs
@@ -176,7 +177,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         result = lacking(entries) if arguments[0] == "lacks" else receive(entries, sys.stdin.buffer)
     except (AlphaZeroError, tarfile.TarError) as error:
-        print(f"alphazero: error: {error}", file=sys.stderr)
+        print(error_line(str(error)), file=sys.stderr)
         return 2
     print(MARK + json.dumps(result))
     return 0

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import LaunchError, LostConnectionError, PortInUseError
+from alphazero.base.log import error_line
+from alphazero.base.text import escaped
 from alphazero.launch.node.meeting import MeetingPlace, Participant, serve_store
 from alphazero.launch.node.meeting import meet as meet_nodes
 from alphazero.launch.node.reach import Bond, Loss
@@ -135,7 +137,7 @@ def _tell(failure: FirstFailure, line: str, environment: Mapping[str, str]) -> N
     if file := environment.get(FAILURE_VARIABLE):
         write_record(Path(file), failure)
     else:
-        print(f"alphazero: error: {line}", file=sys.stderr, flush=True)
+        print(error_line(line), file=sys.stderr, flush=True)
 
 
 def meet(args: argparse.Namespace) -> tuple[socket.socket | None, dict[str, socket.socket]]:
@@ -170,7 +172,7 @@ def _listen(args: argparse.Namespace) -> socket.socket:
 
 
 def _say(text: str) -> None:
-    print(f"alphazero: {text}", file=sys.stderr, flush=True)
+    print(f"alphazero: {escaped(text)}", file=sys.stderr, flush=True)
 
 
 def refuse(error: LaunchError, environment: Mapping[str, str] = os.environ) -> int:
