@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import LaunchError, LostConnectionError, PortInUseError
 from alphazero.base.log import error_line
 from alphazero.base.text import escaped
+from alphazero.launch.blame import FAILURE_VARIABLE, FirstFailure, RankEnd, first_failure
 from alphazero.launch.node.meeting import MeetingPlace, Participant, serve_store
 from alphazero.launch.node.meeting import meet as meet_nodes
 from alphazero.launch.node.reach import Bond, Loss
@@ -32,15 +33,7 @@ from alphazero.machine.machine import (
     machine_identity,
     names_loopback,
 )
-from alphazero.run.rank import (
-    FAILURE_VARIABLE,
-    OUTPUT_VARIABLE,
-    FirstFailure,
-    RankEnd,
-    end_process,
-    first_failure,
-    write_record,
-)
+from alphazero.run.rank import OUTPUT_VARIABLE, end_process, write_record
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
