@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import BusyError, DataError
 from alphazero.base.files import open_regular
 from alphazero.base.records import from_json, to_json
-from alphazero.base.text import escaped
+from alphazero.base.text import escaped, printable
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -60,7 +60,7 @@ def only_writer(
     path = directory / LOCK_FILE
     lock = lock_file(path, GLANCE_S)
     if lock is None and wait_s:
-        say(f"{directory}: waiting up to {wait_s:.0f} s for {holder_of(directory)} to end")
+        say(f"{printable(directory)}: waiting up to {wait_s:.0f} s for {holder_of(directory)} to end")
         lock = lock_file(path, wait_s)
     if lock is None:
         raise BusyError(
