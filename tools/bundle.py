@@ -109,7 +109,8 @@ def required_packages(wheels: dict[str, Path]) -> set[str]:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     lists = project.partition("\ndependencies = [")[2].partition("\n[project.scripts]")[0]
     lists = re.sub(r"#.*", "", lists)
-    waiting, required = [package_of(text) for text in re.findall(r'"([^"\n]+)"', lists)], set()
+    waiting = [package_of(text) for text in re.findall(r'"([^"\n]+)"', lists)]
+    required: set[str] = set()
     while waiting:
         name = waiting.pop()
         if name and name not in required:
@@ -126,7 +127,8 @@ def trusted_files(directory: Path) -> tuple[list[Path], list[Path]]:
     """
     files, locked = checked_files(directory), locked_digests()
     wheels = {package_of(path.name.split("-")[0]): path for path in files if path.suffix == ".whl"}
-    required, unlocked = required_packages(wheels), []
+    required = required_packages(wheels)
+    unlocked: list[str] = []
     sources = [path for path in files if path.suffix == ".gz" and source_name(path) in locked]
     for path in [path for path in files if path.suffix == ".whl"] + sources:
         name = source_name(path) if path in sources else package_of(path.name.split("-")[0])
