@@ -249,8 +249,7 @@ MORE, RESULT = "more", "result"
 
 def results_of(workers: Workers, tasks: Sequence[object], shown: Work) -> Iterator[Reply]:
     """The result of each worker's task, with their progress shown."""
-    workers.ask([records.to_json(task) for task in tasks])
-    for reply in workers.replies():
+    for reply in workers.replies([records.to_json(task) for task in tasks]):
         if reply.kind == MORE:
             shown.done += int(reply.content)
         else:

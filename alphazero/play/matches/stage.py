@@ -112,8 +112,7 @@ class DealtStage:
             )
             for own, part in enumerate(dealt(share.pairings, number))
         ]
-        self._workers.ask([to_json(task) for task in tasks])
-        for reply in self._workers.replies():
+        for reply in self._workers.replies([to_json(task) for task in tasks]):
             if reply.kind == EFFORT:
                 self._efforts[reply.worker] = from_json(Effort, reply.content)
             elif reply.kind == SAID:
