@@ -72,14 +72,14 @@ def scores_of(
 ) -> dict[str, PuzzleScore]:
     """Of the network alone, and of its search where one is asked for."""
     from alphazero.measure.suites.puzzles import explaining_rating, solve
-    from alphazero.play.matches.players import InProcess, engine_thinker, without_values
+    from alphazero.play.matches.players import Player, decisions_of, engine_decisions
 
     meter = Meter()  # of the search
-    players = [InProcess(ALONE, without_values(player_alone(args, network)))]
+    players = [Player(ALONE, decide=decisions_of(player_alone(args, network)))]
     if args.simulations is not None:
         trees = search_trees(args, network, meter)
-        think = engine_thinker(trees, args.simulations)
-        players.append(InProcess(search_name(args), think, leave=trees.leave))
+        decide = engine_decisions(trees, args.simulations)
+        players.append(Player(search_name(args), decide=decide, leave=trees.leave))
     scores = {}
     for player in players:
         began = time.monotonic()

@@ -14,7 +14,7 @@ from alphazero.settings.flags import count
 
 if TYPE_CHECKING:
     from alphazero.network.model.resnet import AlphaZeroNet
-    from alphazero.play.matches.players import Player
+    from alphazero.play.matches.players import ChooseMoves
     from alphazero.search.game_trees import GameTrees
 
 CHESS = "chess"
@@ -66,7 +66,7 @@ def open_networks(args: argparse.Namespace) -> dict[str, AlphaZeroNet]:
     return found
 
 
-def player_alone(args: argparse.Namespace, network: AlphaZeroNet) -> Player:
+def player_alone(args: argparse.Namespace, network: AlphaZeroNet) -> ChooseMoves:
     """The network's likeliest move."""
     from alphazero.network.inference.evaluator import NetworkEvaluator
     from alphazero.play.matches.players import network_player

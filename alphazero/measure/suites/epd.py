@@ -14,7 +14,7 @@ from alphazero.data.formats.pgn import text_lines
 from alphazero.games.core_types import Line
 from alphazero.games.notation import move_text, read_move
 from alphazero.games.registry import make_line
-from alphazero.play.matches.players import Player
+from alphazero.play.matches.players import ChooseMoves
 from alphazero.search.game_trees import GameTrees
 from alphazero.search.tree_search import SearchLimits
 
@@ -110,7 +110,7 @@ def _operations(place: str, text: str) -> Iterator[tuple[str, str]]:
         at = match.end()
 
 
-def answers_alone(positions: Sequence[EpdPosition], player: Player) -> list[EpdAnswer]:
+def answers_alone(positions: Sequence[EpdPosition], player: ChooseMoves) -> list[EpdAnswer]:
     """Of a player without a search."""
     lines = [position.line() for position in positions]
     return [

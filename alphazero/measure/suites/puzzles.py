@@ -23,7 +23,7 @@ from alphazero.data.formats.pgn import text_lines
 from alphazero.games.core_types import Line
 from alphazero.games.registry import make_line
 from alphazero.measure.rating import ELO_PER_UNIT, Rating
-from alphazero.play.matches.players import InProcess
+from alphazero.play.matches.players import Player
 
 WHAT = "puzzles as CSV"
 ID, FEN, MOVES, RATING = "PuzzleId", "FEN", "Moves", "Rating"
@@ -127,7 +127,7 @@ def _puzzle(place: str, name: str, row: dict[str, str]) -> Puzzle:
 
 
 def solve(
-    puzzles: Sequence[Puzzle], player: InProcess, at_once: int, ended: Callable[[], None] = lambda: None
+    puzzles: Sequence[Puzzle], player: Player, at_once: int, ended: Callable[[], None] = lambda: None
 ) -> list[bool]:
     """Which of them the player solves, `at_once` at a time; `ended` is called for each that is over.
 
@@ -145,14 +145,16 @@ def solve(
             number: False for number, line in lines.items() if line.outcome().over
         }
         asked = {number: line for number, line in lines.items() if number not in verdicts}
-        thoughts = player.think(asked) if asked else ()
-        for (number, line), thought in zip(asked.items(), thoughts, strict=True):
-            verdicts[number] = puzzles[number].judge(line, thought.move)
+        assert player.decide is not None
+        decisions = player.decide(asked) if asked else ()
+        for (number, line), decision in zip(asked.items(), decisions, strict=True):
+            verdicts[number] = puzzles[number].judge(line, line.text_to_move(decision.move))
         for number, verdict in verdicts.items():
             if verdict is not None:
                 solved[number] = verdict
                 del lines[number]
-                player.leave(number)
+                if player.leave is not None:
+                    player.leave(number)
                 ended()
 
 

@@ -15,7 +15,8 @@ from alphazero.games.core_types import Line
 from alphazero.measure.suites.puzzles import Puzzle, bands, explaining_rating, read_puzzles, solve
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.weights.open_network import open_network
-from alphazero.play.matches.players import InProcess, Thought, network_player, without_values
+from alphazero.play.matches.game import Decision
+from alphazero.play.matches.players import Player, decisions_of, network_player
 
 FEN = "r6k/pp2r2p/4Rp1Q/3p4/8/1N1P2R1/PqP2bPP/7K b - - 0 24"
 MOVES = "f2g3 e6e7 b2b1 b3c1 b1c1 h6c1"
@@ -110,17 +111,18 @@ def test_puzzles_are_solved_side_by_side_and_each_is_left_when_it_is_over():
     left: list[int] = []
     over: list[None] = []
 
-    def think(lines: Mapping[int, Line]) -> list[Thought]:
+    def think(lines: Mapping[int, Line]) -> list[Decision]:
         asked.append(len(lines))
-        thoughts = []
+        decisions = []
         for number, line in lines.items():
             step = (line.num_plies - 1) // 2
             solution = line.text_to_move(LONG.moves[line.num_plies])
             others = [move for move in line.legal() if move != solution]
-            thoughts.append(Thought(others[0] if wrong.get(number) == step else solution))
-        return thoughts
+            move = others[0] if wrong.get(number) == step else solution
+            decisions.append(Decision(line.move_to_text(move)))
+        return decisions
 
-    player = InProcess("made up", think, leave=left.append)
+    player = Player("made up", decide=think, leave=left.append)
     solved = solve(puzzles, player, 4, lambda: over.append(None))
     assert [number for number, is_solved in enumerate(solved) if not is_solved] == sorted(wrong)
     assert max(asked) == 4 and sum(asked) == 7 * 3 + 1 + 3 + 2
@@ -131,12 +133,12 @@ def test_a_puzzle_in_which_the_rules_end_the_game_is_not_solved():
     """The 100th halfmove: Lichess continues until a player claims the draw."""
     drawn = Puzzle("", TWO_MATES.fen.replace("0 1", "99 80"), TWO_MATES.moves, 600)
 
-    def think(lines: Mapping[int, Line]) -> list[Thought]:
-        return [Thought(line.text_to_move("a1a8")) for line in lines.values()]
+    def think(lines: Mapping[int, Line]) -> list[Decision]:
+        return [Decision("a1a8") for line in lines.values()]
 
     assert drawn.fen.endswith("b - - 99 80")
-    assert solve([TWO_MATES, drawn, TWO_MATES], InProcess("made up", think), 3) == [True, False, True]
-    assert solve([drawn], InProcess("made up", think), 3) == [False]
+    assert solve([TWO_MATES, drawn, TWO_MATES], Player("made up", decide=think), 3) == [True, False, True]
+    assert solve([drawn], Player("made up", decide=think), 3) == [False]
 
 
 def rated(*ratings: int) -> list[Puzzle]:
@@ -215,7 +217,7 @@ def test_lc0_solves_the_puzzles_that_we_solve_with_its_network(shared_data: Path
 
     network, _ = open_network(weights, torch.device("cpu"))
     evaluator = NetworkEvaluator(network, torch.device("cpu"), "fp32", 16)
-    player = InProcess("maia", without_values(network_player(evaluator)))
+    player = Player("maia", decide=decisions_of(network_player(evaluator)))
     solved = solve(puzzles, player, 25)
     assert solved == [lc0_solves(puzzle) for puzzle in puzzles]
     assert 15 < sum(solved) < 45
