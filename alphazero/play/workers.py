@@ -127,17 +127,17 @@ class Workers:
                 is_stopping = True
                 for connection in busy:
                     _send(connection, STOP)
-            for connection in wait(list(busy), POLL_S):
-                assert isinstance(connection, Connection)
-                number = busy[connection]
+            for ready in wait(list(busy), POLL_S):
+                assert isinstance(ready, Connection)
+                number = busy[ready]
                 try:
-                    kind, _, content = connection.recv_bytes().partition(b"\n")
+                    kind, _, content = ready.recv_bytes().partition(b"\n")
                 except (EOFError, OSError):
                     kind, content = FAILED.encode(), self._why_lost(number)
                 if kind.decode() not in (DONE, FAILED):
                     yield Reply(number, kind.decode(), content)
                     continue
-                del busy[connection]
+                del busy[ready]
                 if kind.decode() == FAILED and not fault:
                     name, text = json.loads(content)
                     fault = ERRORS_BY_KIND.get(name, AlphaZeroError)(text)

@@ -316,7 +316,7 @@ def test_a_match_continues_with_more_games_but_with_nothing_else_changed(
         ),
         (
             ["--player", "random", "--player", "random", "--resign", "movecount=3", "score=x"],
-            "score='x': expect",
+            "score= 'x': expect",
         ),
         (["--player", "random", "--player", "random", "--tc", "fast"], "--tc 'fast': expected"),
         (["--player", "random", "--player", "random", "--openings", "no.epd"], "no.epd: cannot be read"),
