@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from alphazero.base.errors import ERRORS_BY_KIND, AlphaZeroError, LaunchError, LostConnectionError
-from alphazero.base.text import counted
+from alphazero.base.text import counted, exit_text
 from alphazero.machine.die_with_parent import guarded
 from alphazero.machine.environment import CHECKOUT
 from alphazero.machine.machine import (
@@ -31,7 +31,6 @@ from alphazero.machine.machine import (
     omp_threads,
     visible_devices,
 )
-from alphazero.run.rank import RankEnd
 
 POLL_S = 0.2
 SALVAGE_S = 60.0  # for the others to give back what they have, after a worker was lost
@@ -168,7 +167,7 @@ class Workers:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(EXIT_S)
         process.kill()
-        fate = RankEnd(number, number, process.pid, process.wait()).fate
+        fate = f"(pid {process.pid}) {exit_text(process.wait())}"
         who = f"process {number + 1} of {len(self._places)} of this command"
         return json.dumps([LostConnectionError.kind, f"{who} {fate}; expected it to do its share"]).encode()
 
