@@ -138,14 +138,14 @@ def processors_near(uuids: Sequence[str], root: Path = ROOT) -> tuple[Processors
     """
     try:
         with open_nvml() as nvml:
-            places = nvml.places(uuids)
+            positions = nvml.positions(uuids)
     except NvmlUnusable:
         return (frozenset(),) * len(uuids)
     # NVML's addresses have eight digits of domain where sysfs has four.
     devices = root / "sys/bus/pci/devices"
     return tuple(
         near or read_processors(devices / address[-len("0000:00:00.0") :] / "local_cpulist")
-        for near, address in places
+        for near, address in positions
     )
 
 
