@@ -34,12 +34,11 @@ GIB = 1 << 30
 class HealthReport:
     """One host at one time (seconds since 1970).
 
-    hidden: devices CUDA_VISIBLE_DEVICES leaves out, read and not judged. device: as asked for.
+    hidden: devices CUDA_VISIBLE_DEVICES leaves out, read and not judged.
     """
 
     host: str
     time: float
-    device: str
     driver: Driver | None
     gpus: tuple[GpuReading, ...]
     hidden: tuple[GpuReading, ...]
@@ -65,32 +64,26 @@ def check_this_host(thresholds: Thresholds, directory: Path, device: str) -> Hea
     host = socket.gethostname()
     driver: Driver | None = None
     gpus: tuple[GpuReading, ...] = ()
-    findings: list[Finding] = []
-    if device != "cpu":
-        present = expects_gpus(device)
-        try:
+    present = expects_gpus(device)
+    judge = Judge(host, thresholds.gpu)
+    try:
+        if device == "cpu":
+            judge.add(Severity.OK, "nvml", "not asked (--device cpu)")
+        else:
             with open_nvml() as nvml:
                 driver, gpus = nvml.driver(), nvml.gpus()
-        except NvmlUnusable as error:
-            findings.append(judge_nvml(error, host, present))
-        else:
-            judge = Judge(host, thresholds.gpu)
+            limit = "1 GPU" if present and not gpus else None
             advice = "the driver lists no device: see dmesg | grep -i nvidia, then reboot the host"
-            is_fault = present and not gpus
-            judge.add(
-                Severity.FAIL if is_fault else Severity.OK,
-                "nvml",
-                f"{len(gpus)} GPUs",
-                "1 GPU" if is_fault else None,
-                advice,
-            )
-            findings += judge.findings
+            judge.add(Severity.FAIL if limit else Severity.OK, "nvml", f"{len(gpus)} GPUs", limit, advice)
+    except NvmlUnusable as error:
+        judge.findings.append(judge_nvml(error, host, present))
+    findings = judge.findings
     visible = tuple(filter(is_visible, gpus))
     findings += judge_gpus(visible, thresholds.gpu, host, family_of_this_process())
     machine = read_host(directory)
     findings += judge_host(machine, thresholds.host, host, len(visible))
     hidden = tuple(gpu for gpu in gpus if gpu not in visible)
-    return HealthReport(host, time.time(), device, driver, visible, hidden, machine, tuple(findings))
+    return HealthReport(host, time.time(), driver, visible, hidden, machine, tuple(findings))
 
 
 def is_visible(gpu: GpuReading) -> bool:
@@ -149,7 +142,7 @@ def to_json(report: HealthReport, *, strict: bool = False) -> dict[str, object]:
 
 
 def to_table(report: HealthReport) -> str:
-    """The lines to print: one per device, the host, then what is wrong or unknown."""
+    """The lines to print: one per device, then what is wrong or unknown, then what is right of the host."""
     severities = [finding.severity for finding in report.findings]
     nouns = {Severity.FAIL: "failure", Severity.WARN: "warning", Severity.UNKNOWN: "unknown reading"}
     counts = [counted(severities.count(kind), noun) for kind, noun in nouns.items() if kind in severities]
@@ -160,14 +153,10 @@ def to_table(report: HealthReport) -> str:
     if report.gpus:
         head = ("device", "name", "util %", "memory GiB", "temp C", "power W", "links", "health")
         lines += [*table([head, *(_gpu_row(gpu, report.findings) for gpu in report.gpus)]), ""]
-    elif report.driver is None and worst(one for one in report.findings if one.name == "nvml") is Severity.OK:
-        asked = report.device != "cpu"
-        reason = "No NVIDIA GPU was found" if asked else "GPUs were not looked at (--device cpu)"
-        lines += [f"{reason}: only the host was checked.", ""]
     if report.hidden:
         names = ", ".join(gpu.device for gpu in report.hidden)
         lines += [f"left out by CUDA_VISIBLE_DEVICES, read but not judged: {names}", ""]
-    return "\n".join([*lines, _machine_line(report.machine), *_fault_lines(report)])
+    return "\n".join([*lines, *_finding_lines(report)])
 
 
 def _gpu_row(gpu: GpuReading, findings: Sequence[Finding]) -> tuple[str, ...]:
@@ -188,30 +177,23 @@ def _gpu_row(gpu: GpuReading, findings: Sequence[Finding]) -> tuple[str, ...]:
     )
 
 
-def _machine_line(machine: HostReading) -> str:
-    shm = "?" if machine.shm_free is None else f"{machine.shm_free / GIB:.1f}"
-    return (
-        f"host: {counted(machine.cores, 'core')}, load {machine.load:.1f} in the last minute; memory "
-        f"{machine.memory_available / GIB:.1f} of {machine.memory_total / GIB:.1f} GiB available; disk of "
-        f"{machine.directory} {machine.disk_free / GIB:.1f} GiB free; /dev/shm {shm} GiB free; at most "
-        f"{counted(machine.open_files, 'open file')} per process"
-    )
-
-
-def _fault_lines(report: HealthReport) -> list[str]:
-    """Faults, one per line; unknowns one line per device."""
-    rows = []
-    for finding in report.faults():
-        limit = "" if finding.threshold is None else f" (limit {shown(finding.threshold)})"
-        value = "?" if finding.value is None else shown(finding.value)
-        rows.append(
-            (finding.severity.word, finding.device or "host", finding.name, value + limit, finding.advice)
-        )
+def _finding_lines(report: HealthReport) -> list[str]:
+    """One per fault; one per device with all that is unknown for one reason; one per pass of the host."""
     unknown: dict[tuple[str, str], list[str]] = {}
     for finding in report.findings:
         if finding.severity is Severity.UNKNOWN:
             unknown.setdefault((finding.device or "host", finding.advice), []).append(finding.name)
-    rows += [
-        ("unknown", device, ", ".join(names), "?", advice) for (device, advice), names in unknown.items()
-    ]
-    return ["", *table(rows)] if rows else []
+    passes = [one for one in report.findings if one.severity is Severity.OK and not one.device]
+    return table(
+        [
+            *map(_row, report.faults()),
+            *(("unknown", device, ", ".join(names), "?", why) for (device, why), names in unknown.items()),
+            *map(_row, passes),
+        ]
+    )
+
+
+def _row(finding: Finding) -> tuple[str, ...]:
+    value = "?" if finding.value is None else shown(finding.value)
+    limit = "" if finding.threshold is None else f" (limit {shown(finding.threshold)})"
+    return finding.severity.word, finding.device or "host", finding.name, value + limit, finding.advice

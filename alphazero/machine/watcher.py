@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -100,6 +100,7 @@ def _usage(readings: list[GpuReading]) -> GpuUsage:
     )
 
 
+TakeUsage = Callable[[Sequence[GpuReading]], None]
 EVENT_WAIT_MS = 250
 STOP_S = 5.0
 
@@ -109,9 +110,9 @@ class HealthWatcher:
     """Looks at this host every `interval_s` while a job runs; one per host, on local rank 0.
 
     report: gets the host's figures by name (host/load) at each look, called on the watcher's thread. say:
-    gets each fault once. device: as in check_this_host. meter: gets how the GPUs are used at each look, and
-    every `usage_interval_s` in between. Whatever goes wrong here is such a finding too and never reaches the
-    job.
+    gets each fault once. device: as in check_this_host. take_usage: gets how the GPUs are used at each look,
+    and every `usage_interval_s` in between. Whatever goes wrong here is such a finding too and never reaches
+    the job.
     """
 
     interval_s: float
@@ -121,7 +122,7 @@ class HealthWatcher:
     thresholds: Thresholds
     directory: Path
     device: str = "auto"
-    meter: UsageMeter | None = None
+    take_usage: TakeUsage | None = None
     usage_interval_s: float = 1.0
 
     def __post_init__(self) -> None:
@@ -168,8 +169,8 @@ class HealthWatcher:
         findings += judge_host(host, self.thresholds.host, self._host, num_gpus=0, running=True)
         for finding in findings:
             self._report_once(finding)
-        if self.meter:
-            self.meter.add(gpus)
+        if self.take_usage:
+            self.take_usage(gpus)
         self.report(
             {
                 "host/memory_available_gib": host.memory_available / GIB,
@@ -179,9 +180,9 @@ class HealthWatcher:
             }
         )
 
-    def _read_usage(self, nvml: Nvml, meter: UsageMeter) -> None:
+    def _read_usage(self, nvml: Nvml, take_usage: TakeUsage) -> None:
         visible = [index for index, gpu in self._known.items() if is_visible(gpu)]
-        meter.add(self._named(map(nvml.usage, visible)))
+        take_usage(self._named(map(nvml.usage, visible)))
 
     def _named(self, gpus: Iterable[GpuReading]) -> list[GpuReading]:
         """Those that this process may use; one that is lost with the UUID and name it had."""
@@ -195,12 +196,12 @@ class HealthWatcher:
 
     def _wait(self, nvml: Nvml | None, events: XidEvents | None) -> None:
         """Until the next look; Xid events that arrive are reported at once, and usage is read meanwhile."""
-        meter = self.meter
+        take_usage = self.take_usage
         until = time.monotonic() + self.interval_s
         next_usage = time.monotonic() + self.usage_interval_s
         while (left := until - time.monotonic()) > 0 and not self._stopping.is_set():
-            if meter and nvml and (left := min(left, next_usage - time.monotonic())) <= 0:
-                self._guarded(lambda: self._read_usage(nvml, meter))
+            if take_usage and nvml and (left := min(left, next_usage - time.monotonic())) <= 0:
+                self._guarded(lambda: self._read_usage(nvml, take_usage))
                 next_usage = time.monotonic() + self.usage_interval_s
             elif events is None or not events.open:
                 self._stopping.wait(left)

@@ -206,7 +206,7 @@ def test_no_library_fails_where_a_gpu_must_be_and_is_a_cpu_host_elsewhere(gpus, 
     assert "install the driver" in fault["advice"]
     report = gpus.report(0, **here)
     assert found(report, "ok")[(None, "nvml")] == "no NVIDIA device"
-    assert "No NVIDIA GPU was found: only the host was checked." in gpus.health(**here).stdout
+    assert "no NVIDIA device" in gpus.health(**here).stdout
 
 
 def test_a_version_mismatch_is_a_failure_even_where_no_device_shows_itself(gpus):

@@ -133,5 +133,5 @@ def make_watcher(job: Job, services: RankServices) -> HealthWatcher | None:
         thresholds=load_thresholds(),
         directory=job.run.path,
         device=runtime.device.type,
-        meter=services.gpus.meter if services.gpus else None,
+        take_usage=services.gpus.meter.add if services.gpus else None,
     )

@@ -43,7 +43,7 @@ def main(thresholds: str, interval_s: str, fault: str, device: str) -> None:
         thresholds=load_thresholds(Path(thresholds)),
         directory=Path(),
         device=device,
-        meter=TellingMeter() if fault == "usage" else None,
+        take_usage=TellingMeter().add if fault == "usage" else None,
         usage_interval_s=0.05,
     )
     watcher.start()
