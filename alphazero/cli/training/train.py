@@ -21,7 +21,8 @@ from alphazero.cli.command_table import build_parser, run_command
 from alphazero.cli.flags import add_config_flag, add_device_flag, add_number
 from alphazero.games.outside.names import is_outside
 from alphazero.games.outside.trials.measured import measure
-from alphazero.launch.node.meeting import MeetingPlace, Participant, lone_process_environment, meet
+from alphazero.launch.node.meeting import MeetingPlace, Participant, meet
+from alphazero.launch.node.store import lone_process_environment
 from alphazero.launch.plan.outer import TaskRank, read_task
 from alphazero.launch.plan.role import refuse_loopback
 from alphazero.machine import machine as machines

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 
 from alphazero.base.errors import LaunchError, LostConnectionError, PortInUseError
 from alphazero.launch.blame import FAILURE_VARIABLE, FirstFailure, RankEnd, first_failure
-from alphazero.launch.node.meeting import MeetingPlace, Participant, serve_store
+from alphazero.launch.node.host_link import LostNode, tell_nodes, watch_nodes
+from alphazero.launch.node.meeting import MeetingPlace, Participant
 from alphazero.launch.node.meeting import meet as meet_nodes
-from alphazero.launch.node.reach import Bond, Loss
+from alphazero.launch.node.store import serve_store
 from alphazero.machine.machine import (
     ANY_PORT,
     DEFAULT_PORT,
@@ -87,12 +88,13 @@ def main(arguments: Sequence[str]) -> int:
     except LaunchError as error:
         return refuse(error)
     # One head watches all hosts; nodes that were started by hand watch each other.
-    bond = Bond(others if args.silence_timeout else {}, args.silence_timeout, end_with)
+    links = others if args.silence_timeout else {}
+    watch_nodes(links, args.silence_timeout, end_with)
     status, fate = 1, "its launcher failed"
     try:
         status, fate = run(args, listener)
     finally:
-        bond.end(status, fate)
+        tell_nodes(links.values(), status, fate)
     return status
 
 
@@ -118,12 +120,12 @@ def run(args: argparse.Namespace, listener: socket.socket | None) -> tuple[int, 
     return 0, ""
 
 
-def end_with(loss: Loss) -> None:
+def end_with(lost: LostNode) -> None:
     """End this node's part at once, as another node is gone: the agent ends the ranks."""
-    fate = f"has lost {loss.name}"
-    failure = FirstFailure(None, fate, LostConnectionError.kind, (), loss.fate, time.monotonic())
-    _tell(failure, f"this node {fate}: {loss.fate}", os.environ)
-    os._exit(loss.status)
+    fate = f"has lost {lost.name}"
+    failure = FirstFailure(None, fate, LostConnectionError.kind, (), lost.fate, time.monotonic())
+    _tell(failure, f"this node {fate}: {lost.fate}", os.environ)
+    os._exit(lost.status)
 
 
 def _tell(failure: FirstFailure, line: str, environment: Mapping[str, str]) -> None:
