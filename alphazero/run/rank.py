@@ -25,6 +25,7 @@ from typing import NoReturn, TypeVar
 from alphazero.base.errors import AlphaZeroError, LostConnectionError
 from alphazero.base.files import read_text
 from alphazero.base.records import from_json, to_json
+from alphazero.machine.die_with_parent import die_with
 from alphazero.machine.memory import memory_error
 
 T = TypeVar("T")
@@ -134,6 +135,7 @@ def begin(environment: Mapping[str, str]) -> None:
     directory, local_rank = environment.get(OUTPUT_VARIABLE), environment.get("LOCAL_RANK")
     if not directory or local_rank is None:
         return
+    die_with(os.getppid(), signal.SIGKILL)  # with its launcher, which dies with its agent
     path = Path(directory, local_rank)
     if path.is_file():  # an ordinary file that names a terminal
         path = Path(path.read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
 """One host's part of a job: starts its launcher, passes output and signals on, and leaves nothing behind.
 
-`python -m alphazero.launch.agent.node_agent` reads the plan and then the head's beats and wishes from
-stdin, and answers on stdout (protocol.py). When the head falls silent, it ends the job; when it dies itself,
-its guard, a second process, does.
+`python -m alphazero.launch.agent.node_agent` reads the plan and then the head's beats and requests from
+stdin, and answers on stdout (protocol.py); on the head's own machine it is a thread of the head. When the
+head falls silent, it ends the job. When it dies, the kernel tells the launcher, which ends its ranks.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from alphazero.base.errors import AlphaZeroError
 from alphazero.base.text import exit_text
 from alphazero.launch.agent import protocol
 from alphazero.launch.agent.processes import (
-    STOP_SIGNALS,
     JobEnding,
     SignalInbox,
-    end_all,
     handles,
     processes_of,
     ranks_of,
@@ -33,6 +32,8 @@ from alphazero.launch.agent.protocol import CHUNK_BYTES, Beat, Ended, Output
 from alphazero.launch.agent.rank_output import OutputStream, RankOutputs
 from alphazero.launch.blame import FAILURE_VARIABLE, UNKNOWN, FirstFailure, order_of_blame, read_failure
 from alphazero.launch.plan.launch_plan import LaunchPlan
+from alphazero.machine.die_with_parent import die_with
+from alphazero.machine.environment import CHECKOUT
 from alphazero.run.rank import (
     JOB_VARIABLE,
     OUTPUT_VARIABLE,
@@ -47,70 +48,53 @@ TICK_S = 0.1
 MAX_UNSENT_BYTES = 8 << 20
 
 
-def start_guard(token: str, grace_s: float) -> int:
-    """Fork the guard; the descriptor returned holds it back: when this process dies, it ends the job."""
-    reader, writer = os.pipe()
-    if os.fork():
-        os.close(reader)
-        return writer
-    os.close(writer)
-    os.setsid()
-    for number in STOP_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-    # It must not hold the ssh session open, nor the head's pipes.
-    null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(null, descriptor)
-    try:
-        if os.read(reader, 1) == b"":
-            end_all(token, grace_s)
-    finally:
-        os._exit(0)
-
-
-def read_plan() -> tuple[LaunchPlan, int, bytes]:
-    """The plan in the first line of stdin, which of its hosts this one is, and what has come after it."""
+def read_plan(reader: int) -> tuple[LaunchPlan, int, bytes]:
+    """The plan in the first line, which of its hosts this one is, and what has come after it."""
     received = b""
-    while b"\n" not in received and (data := os.read(0, CHUNK_BYTES)):
+    while b"\n" not in received and (data := os.read(reader, CHUNK_BYTES)):
         received += data
     line, _, rest = received.partition(b"\n")
     return *protocol.decode_plan(line), rest
 
 
-def ignore_warning() -> None:
-    """SLURM signals every process of a step: a launcher, which would die of this one, ignores it.
+def begin_launcher(agent: int) -> None:
+    """In the launcher's process: it ends with its agent (torchrun then ends its ranks), and no warning kills it.
 
-    What it starts does not either, but ranks catch it again.
+    SLURM signals every process of a step: a launcher, which would die of SIGUSR1, ignores it. What it starts
+    does not either, but ranks catch it again.
     """
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    die_with(agent, signal.SIGTERM)
 
 
 class Head:
-    """The head as the agent sees it: wishes come in, messages go out, silence means that it is gone."""
+    """The head as the agent sees it: requests come in, messages go out, silence means that it is gone."""
 
-    def __init__(self, silence_s: float, received: bytes) -> None:
+    def __init__(self, reader: int, writer: int, silence_s: float, received: bytes) -> None:
+        self.reader = reader
         self._silence_s = silence_s
         self._heard = time.monotonic()
         self._closed = False
         self._received = received
-        os.set_blocking(0, False)
-        self._outbox = protocol.Outbox(1)  # a head that is cut off does not read
+        os.set_blocking(reader, False)
+        self._outbox = protocol.Outbox(writer)  # a head that is cut off does not read
 
     @property
     def is_gone(self) -> bool:
-        """True after the end of stdin, or silence."""
+        """True after the end of its pipe, or silence."""
         return self._closed or time.monotonic() - self._heard > self._silence_s
 
-    def read_wishes(self) -> list[str]:
+    def read_requests(self) -> list[str]:
         """Whole lines since the last call, beats left out."""
         try:
-            data = os.read(0, CHUNK_BYTES)
+            data = os.read(self.reader, CHUNK_BYTES)
         except BlockingIOError:
             return []
         self._closed = not data
         self._heard = time.monotonic()
         *lines, self._received = (self._received + data).split(b"\n")
-        return [wish for line in lines if (wish := line.decode(errors="replace").strip()) != protocol.BEAT]
+        requests = (line.decode(errors="replace").strip() for line in lines)
+        return [request for request in requests if request != protocol.BEAT]
 
     def send(self, message: protocol.Message) -> None:
         """Send a message as soon as the head takes it; output is dropped where it takes none for long."""
@@ -125,7 +109,7 @@ class Head:
 class NodeAgent:
     """Runs one job on this host to its end.
 
-    inbox: signals to the agent itself, as of a batch system that ends its step: wishes to stop.
+    inbox: signals to the agent itself, as of a batch system that ends its step: requests to stop.
     """
 
     def __init__(self, plan: LaunchPlan, node_rank: int, head: Head, inbox: SignalInbox) -> None:
@@ -163,7 +147,7 @@ class NodeAgent:
             stream = OutputStream(rank, log, local_rank != terminal, self._head.send)
             self._ranks[rank] = stream
             self._selector.register(descriptor, selectors.EVENT_READ, stream)
-        self._selector.register(0, selectors.EVENT_READ, None)
+        self._selector.register(self._head.reader, selectors.EVENT_READ, None)
         try:
             process = self._start()
         except OSError as error:
@@ -175,6 +159,8 @@ class NodeAgent:
 
     def _start(self) -> subprocess.Popen[bytes]:
         environment = self._command.environment(os.environ)
+        paths = environment.get("PYTHONPATH", "").split(os.pathsep)
+        environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, (str(CHECKOUT), *paths))))
         environment[JOB_VARIABLE] = self._plan.token
         environment[OUTPUT_VARIABLE] = str(self._outputs.directory)
         environment[FAILURE_VARIABLE] = str(self._failure_file)
@@ -186,7 +172,7 @@ class NodeAgent:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=ignore_warning,
+            preexec_fn=partial(begin_launcher, os.getpid()),
         )
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
@@ -220,10 +206,10 @@ class NodeAgent:
         events = self._selector.select(timeout_s)
         for key, _ in events:
             if key.data is None:
-                for wish in self._head.read_wishes():
-                    self._obey(wish)
+                for request in self._head.read_requests():
+                    self._obey(request)
                 if self._head.is_gone:
-                    self._selector.unregister(0)
+                    self._selector.unregister(self._head.reader)
                 continue
             try:
                 data = os.read(key.fd, CHUNK_BYTES)
@@ -235,12 +221,12 @@ class NodeAgent:
                 self._selector.unregister(key.fd)
         return bool(events)
 
-    def _obey(self, wish: str) -> None:
-        if wish == protocol.STOP:
+    def _obey(self, request: str) -> None:
+        if request == protocol.STOP:
             self._stopping = True
-        elif wish == protocol.END:
+        elif request == protocol.END:
             self._end()
-        elif wish == protocol.STACKS:
+        elif request == protocol.STACKS:
             self._show_stacks()
 
     def _end(self) -> None:
@@ -268,10 +254,12 @@ class NodeAgent:
         while self._read(0.0):
             pass
         failure = read_record(FirstFailure, self._failure_file)
-        if status and failure is None and self._stopping and self._watch.all_have_ended():
-            status = 0  # the launcher died of the same signal, but it let its ranks finish first
         first = self._first_account()
-        stopped = first.status - 128 if first and first.kind == STOPPED and status == 0 else 0
+        is_stopped = first is not None and first.kind == STOPPED
+        was_asked = self._stopping or is_stopped
+        if status and failure is None and was_asked and self._watch.all_have_ended():
+            status = 0  # the launcher died of the same signal, but it let its ranks finish first
+        stopped = first.status - 128 if first and is_stopped and status == 0 else 0
         account = failure or (first if 0 < status < 128 else None)
         self._close()
         rank = failure.rank if failure else None
@@ -319,22 +307,34 @@ def _fate_of_launcher(status: int) -> str:
     return f"launcher {exit_text(128 - status if status > 128 else status)}"
 
 
+def serve(reader: int, writer: int, inbox: SignalInbox) -> None:
+    """Read the plan, run this host's part, report. Raises LaunchError where no plan comes."""
+    plan, node_rank, received = read_plan(reader)
+    head = Head(reader, writer, plan.limits.silence_s, received)
+    head.send(NodeAgent(plan, node_rank, head, inbox).run())
+    deadline = time.monotonic() + plan.limits.silence_s
+    while not head.flush() and time.monotonic() < deadline:
+        time.sleep(TICK_S)
+
+
+def run_here(reader: int, writer: int) -> None:
+    """The agent of the head's own machine, in a thread of the head, which gets all signals."""
+    try:
+        serve(reader, writer, SignalInbox())
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
 def main() -> int:
-    """Read the plan, run this host's part, report; 0 whatever became of it."""
+    """The agent of another host; 0 whatever became of its part."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end of the connection is seen on stdin
     with SignalInbox().open() as inbox:
         try:
-            plan, node_rank, received = read_plan()
+            serve(0, 1, inbox)
         except AlphaZeroError as error:
             print(f"alphazero: error: {error}", file=sys.stderr)
             return error.exit_code
-        guard = start_guard(plan.token, plan.grace_s)
-        head = Head(plan.limits.silence_s, received)
-        head.send(NodeAgent(plan, node_rank, head, inbox).run())
-        os.write(guard, b"q")
-        deadline = time.monotonic() + plan.limits.silence_s
-        while not head.flush() and time.monotonic() < deadline:
-            time.sleep(TICK_S)
     return 0
 
 

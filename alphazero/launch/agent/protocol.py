@@ -1,4 +1,5 @@
-"""Messages between the head and the agents of the hosts: JSON, one object per line, on stdin and stdout.
+"""Messages between the head and the agents of the hosts: JSON, one object per line, over pipes (stdin and
+stdout of a remote agent).
 
 The agent's stdout carries nothing else: output of the job travels inside messages, so that no line of a
 program can be taken for a message.
@@ -16,7 +17,7 @@ from alphazero.launch.plan.launch_plan import LaunchPlan
 from alphazero.run.rank_watch import RankState
 
 VERSION = 4
-# Head to agent, after the plan: a beat a second, and three wishes.
+# Head to agent, after the plan: a beat a second, and three requests.
 BEAT, STOP, END, STACKS = "beat", "stop", "end", "stacks"
 BEAT_S = 1.0
 CHUNK_BYTES = 1 << 16

@@ -25,7 +25,7 @@ TICK_S = 0.1
 HELD_S = 1.0  # a longer turn means that our own output was held up
 SETTLE_S = 2.0  # after the first failure: reports of others may name an earlier one
 CONNECT_S = 30.0  # until an agent's first word
-END_S = 10.0  # beyond the grace: from the wish to end to the agent's account
+END_S = 10.0  # beyond the grace: from the request to end to the agent's account
 STACKS_S = 2.0
 HANG_STATUS = 124  # as timeout(1)
 LOST_STATUS = 1
@@ -114,7 +114,7 @@ class Attempt:
         self._checkpoints_before: dict[str, int] = {}
         self._outcome = StartOutcome()
         self._stop_sent = False
-        self._end_at: float | None = None  # when the wish to end goes out
+        self._end_at: float | None = None  # when the request to end goes out
         self._end_sent_at: float | None = None
         self._all_well_since: float | None = None  # the first host that ended well
 
@@ -169,9 +169,9 @@ class Attempt:
             for link in self._links:
                 link.send(protocol.BEAT)
 
-    def _send(self, wish: str) -> None:
+    def _send(self, request: str) -> None:
         for link in self._open:
-            link.send(wish)
+            link.send(request)
 
     def _read(self) -> None:
         for key, _ in self._selector.select(TICK_S):
@@ -252,12 +252,10 @@ class Attempt:
 
     def _connection_ended(self, link: AgentLink) -> None:
         """The agent is gone without an account: its host, its connection or itself has died."""
-        try:
-            status = link.process.wait(2.0)
-        except Exception:
-            status = 0
-        if link.descriptors[1] in self._selector.get_map():
-            link.read(link.descriptors[1], lambda message: None)
+        status = link.exit_code()
+        for descriptor in link.descriptors[1:]:
+            if descriptor in self._selector.get_map():
+                link.read(descriptor, lambda message: None)
         if link.remote.target and status == 255:
             fate = f"is lost: {explain_ssh(link.errors)}"
         elif status < 0:

@@ -23,7 +23,7 @@ from typing import IO
 from alphazero.base.errors import AlphaZeroError, LaunchError
 from alphazero.base.files import CHUNK_BYTES, replacing, sha256_of
 from alphazero.base.text import last_line
-from alphazero.launch.head.remote import Tail, kill_group, run_everywhere, start_there
+from alphazero.launch.head.remote import MOST_OUTPUT_BYTES, kill_group, run_everywhere, start_there
 from alphazero.launch.plan import programs
 from alphazero.launch.plan.launch_plan import Remote
 
@@ -90,7 +90,7 @@ def _listed(entries: Sequence[FileEntry]) -> str:
 
 
 def _stream(entries: Sequence[FileEntry], remote: Remote) -> None:
-    process = start_there(remote, ["-m", programs.DATA_RECEIVER, "receive"], subprocess.STDOUT)
+    process = start_there(remote, ["-m", programs.DATA_RECEIVER, "receive"], stderr=subprocess.STDOUT)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -98,10 +98,10 @@ def _stream(entries: Sequence[FileEntry], remote: Remote) -> None:
         with contextlib.suppress(BrokenPipeError), process.stdin as stream:
             stream.write(_listed(entries).encode())
             write_archive(entries, stream)
-        tail = Tail()
+        received_bytes = b""
         while data := os.read(process.stdout.fileno(), CHUNK_BYTES):
-            tail.add(data)
-        output = tail.text()
+            received_bytes = (received_bytes + data)[-MOST_OUTPUT_BYTES:]
+        output = received_bytes.decode(errors="replace")
         process.wait()
     finally:
         kill_group(process)
