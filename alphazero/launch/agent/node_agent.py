@@ -58,7 +58,7 @@ def read_plan(reader: int) -> tuple[LaunchPlan, int, bytes]:
 
 
 def begin_launcher(agent: int) -> None:
-    """In the launcher's process: it ends with its agent (torchrun then ends its ranks), and no warning kills it.
+    """In the launcher's process: it ends with its agent, and torchrun its ranks; no warning kills it.
 
     SLURM signals every process of a step: a launcher, which would die of SIGUSR1, ignores it. What it starts
     does not either, but ranks catch it again.

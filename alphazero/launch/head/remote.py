@@ -112,9 +112,9 @@ def remote_argv(
 def start_there(
     remote: Remote,
     arguments: Sequence[str],
-    stdin: Stream = PIPE,
-    stdout: Stream = PIPE,
-    stderr: Stream = PIPE,
+    stdin: int | BinaryIO = PIPE,
+    stdout: int | BinaryIO = PIPE,
+    stderr: int | BinaryIO = PIPE,
 ) -> subprocess.Popen[bytes]:
     """Our own interpreter there, in a separate session: a Ctrl-C reaches the head alone."""
     argv = remote_argv(remote, sys.executable, arguments)
@@ -133,7 +133,7 @@ def run_everywhere(
             deadline = time.monotonic() + timeout_s
             try:
                 while process.poll() is None:
-                    is_too_much = max(os.fstat(file.fileno()).st_size for file in (output, errors))
+                    num_bytes = max(os.fstat(file.fileno()).st_size for file in (output, errors))
                     if num_bytes > MOST_OUTPUT_BYTES or time.monotonic() > deadline:
                         return Answer(remote, None, "", "")
                     time.sleep(GLANCE_S)
