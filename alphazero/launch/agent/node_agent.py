@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from alphazero.launch.agent.processes import (
 )
 from alphazero.launch.agent.protocol import CHUNK_BYTES, Beat, Ended, Output
 from alphazero.launch.agent.rank_output import OutputStream, RankOutputs
-from alphazero.launch.blame import FAILURE_VARIABLE, UNKNOWN, FirstFailure, order_of_blame, read_failure
+from alphazero.launch.blame import FAILURE_VARIABLE, Failure, order_of_blame, read_failure
 from alphazero.launch.plan.launch_plan import LaunchPlan
 from alphazero.machine.die_with_parent import die_with
 from alphazero.machine.environment import CHECKOUT
@@ -126,7 +127,7 @@ class NodeAgent:
         self._failure_file = self._outputs.directory / "failure.json"
         run = Path(plan.run_directory)
         self._logs = run / "logs"
-        self._ranks: dict[int, OutputStream] = {}
+        self._ranks: dict[int | None, OutputStream] = {}
         log = self._logs / f"{self._name}-node.log"
         self._launcher_output = OutputStream(None, log, True, head.send)
         self._watch = RankWatch(
@@ -153,8 +154,8 @@ class NodeAgent:
         except OSError as error:
             self._close()
             where = error.filename or self._command.argv[0]
-            fate = f"could not start the launcher: {where}: {error.strerror}"
-            return Ended(2, None, 0.0, fate, "", str(self._launcher_output.log), 0, -1)
+            fate, log = f"could not start the launcher: {where}: {error.strerror}", self._launcher_output.log
+            return Ended(2, Failure(self._name, None, fate, "", str(log), 2), 0.0, str(log), 0, -1)
         return self._account(self._serve(process))
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -253,31 +254,30 @@ class NodeAgent:
         """The account of this host when all is over."""
         while self._read(0.0):
             pass
-        failure = read_record(FirstFailure, self._failure_file)
+        failure = read_record(Failure, self._failure_file)
         first = self._first_account()
         is_stopped = first is not None and first.kind == STOPPED
         was_asked = self._stopping or is_stopped
         if status and failure is None and was_asked and self._watch.all_have_ended():
             status = 0  # the launcher died of the same signal, but it let its ranks finish first
-        stopped = first.status - 128 if first and is_stopped and status == 0 else 0
-        account = failure or (first if 0 < status < 128 else None)
+        if status and failure is None:
+            failure = Failure("", None, f"launcher {exit_text(128 - status if status > 128 else status)}")
+            if first and status < 128:
+                failure = replace(failure, cause=first.text, kind=first.kind, ranks=first.ranks)
         self._close()
-        rank = failure.rank if failure else None
-        fate = failure.fate if failure else "ended" if status == 0 else _fate_of_launcher(status)
-        stream = self._launcher_output if rank is None else self._ranks.get(rank, self._launcher_output)
+        if failure is not None:
+            stream = self._ranks.get(failure.rank, self._launcher_output)
+            cause, log = failure.cause or stream.error, str(stream.log)
+            failure = replace(failure, host=self._name, cause=cause, log=log, status=status)
         return Ended(
             status=status,
-            rank=rank,
+            failure=failure if status else None,
             seconds_ago=self._seconds_since(failure),
-            fate=fate,
-            kind=account.kind if account else UNKNOWN,
-            ranks=account.ranks if account else (),
-            cause=((account.text if account else "") or stream.error) if status else "",
-            log=str(stream.log),
+            log=str(self._launcher_output.log),
             num_left=self._num_left,
             newest_checkpoint=self._watch.newest_checkpoint(),
             asked=int(self._inbox.received[0]) if self._inbox.received else 0,
-            stopped=stopped,
+            stopped=first.status - 128 if first and is_stopped and status == 0 else 0,
         )
 
     def _first_account(self) -> RankFailure | None:
@@ -286,11 +286,11 @@ class NodeAgent:
         accounts = filter(None, (read_failure(self._outputs.directory, local_rank) for local_rank in ranks))
         return min(accounts, key=lambda one: (order_of_blame(one.kind), one.at_s), default=None)
 
-    def _seconds_since(self, failure: FirstFailure | None) -> float:
+    def _seconds_since(self, failure: Failure | None) -> float:
         """By the rank's own word, else by when its process was missed, else by the launcher's end."""
         now = time.monotonic()
-        if failure and failure.at_s is not None:
-            return max(0.0, now - failure.at_s)
+        if failure and failure.at:
+            return max(0.0, now - failure.at)
         if failure and failure.rank is not None:
             missed = self._watch.seconds_since_end(failure.rank)
             if missed is not None:
@@ -301,10 +301,6 @@ class NodeAgent:
         for stream in (*self._ranks.values(), self._launcher_output):
             stream.close()
         self._outputs.close()
-
-
-def _fate_of_launcher(status: int) -> str:
-    return f"launcher {exit_text(128 - status if status > 128 else status)}"
 
 
 def serve(reader: int, writer: int, inbox: SignalInbox) -> None:

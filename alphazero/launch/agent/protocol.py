@@ -13,10 +13,11 @@ from dataclasses import asdict, dataclass, replace
 
 from alphazero.base.errors import LaunchError
 from alphazero.base.records import from_table, to_json
+from alphazero.launch.blame import Failure
 from alphazero.launch.plan.launch_plan import LaunchPlan
 from alphazero.run.rank_watch import RankState
 
-VERSION = 4
+VERSION = 5
 # Head to agent, after the plan: a beat a second, and three requests.
 BEAT, STOP, END, STACKS = "beat", "stop", "end", "stacks"
 BEAT_S = 1.0
@@ -52,26 +53,20 @@ class Beat:
 class Ended:
     """This host's part is over and nothing of it runs.
 
-    status: 128 + N for a death by signal N. rank: the first to fail, None where it was the launcher
-    or nothing failed. seconds_ago: since that failure. fate: how it ended. cause: why, in its own words.
-    kind: of the failure (run/rank.py), "" if unknown. ranks: those at fault, where the rank that failed knows
-    others.
-    log: path of its output on that host. num_left: processes that outlived the launcher and were ended.
-    asked: the signal by which something other than the head (a batch system) requested the end, 0 for none.
-    stopped: the signal to a rank, here or elsewhere, for which all saved and ended early, 0 for none.
+    status: 128 + N for a death by signal N. failure: what failed first, None where nothing did;
+    seconds_ago: since then. log: path of the launcher's output on that host. num_left: processes that
+    outlived the launcher and were ended. asked: the signal by which something other than the head (a batch
+    system) requested the end, 0 for none. stopped: the signal to a rank, here or elsewhere, for which all
+    saved and ended early, 0 for none.
     """
 
     status: int
-    rank: int | None
+    failure: Failure | None
     seconds_ago: float
-    fate: str
-    cause: str
     log: str
     num_left: int
     newest_checkpoint: int
     asked: int = 0
-    kind: str = ""
-    ranks: tuple[int, ...] = ()
     stopped: int = 0
 
 

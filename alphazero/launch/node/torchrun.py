@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import LaunchError, LostConnectionError, PortInUseError
-from alphazero.launch.blame import FAILURE_VARIABLE, FirstFailure, RankEnd, first_failure
+from alphazero.launch.blame import FAILURE_VARIABLE, Failure, RankEnd, first_failure
 from alphazero.launch.node.host_link import LostNode, tell_nodes, watch_nodes
 from alphazero.launch.node.meeting import MeetingPlace, Participant
 from alphazero.launch.node.meeting import meet as meet_nodes
@@ -110,8 +110,8 @@ def run(args: argparse.Namespace, listener: socket.socket | None) -> tuple[int, 
     try:
         torchrun.main(for_torchrun(args))
     except ChildFailedError as error:
-        end = report(error.failures)
-        return end.status, f"rank {end.rank} {end.fate}"
+        failure = report(error.failures)
+        return failure.status, f"rank {failure.rank} {failure.fate}"
     except SignalException as error:
         print(f"alphazero: ended by {error.sigval.name}", file=sys.stderr)
         return 128 + int(error.sigval), f"ended by {error.sigval.name}"
@@ -123,12 +123,14 @@ def run(args: argparse.Namespace, listener: socket.socket | None) -> tuple[int, 
 def end_with(lost: LostNode) -> None:
     """End this node's part at once, as another node is gone: the agent ends the ranks."""
     fate = f"has lost {lost.name}"
-    failure = FirstFailure(None, fate, LostConnectionError.kind, (), lost.fate, time.monotonic())
+    failure = Failure(
+        "", None, fate, lost.fate, "", lost.status, LostConnectionError.kind, at=time.monotonic()
+    )
     _tell(failure, f"this node {fate}: {lost.fate}", os.environ)
     os._exit(lost.status)
 
 
-def _tell(failure: FirstFailure, line: str, environment: Mapping[str, str]) -> None:
+def _tell(failure: Failure, line: str, environment: Mapping[str, str]) -> None:
     """Report a failure to the agent of this host, whose head shows it for all hosts; else to people."""
     if file := environment.get(FAILURE_VARIABLE):
         write_record(Path(file), failure)
@@ -174,24 +176,25 @@ def _say(text: str) -> None:
 def refuse(error: LaunchError, environment: Mapping[str, str] = os.environ) -> int:
     """Say why no rank was started; returns the exit status."""
     text = str(error)
-    failure = FirstFailure(None, "could not start its ranks", error.kind, (), text, time.monotonic())
+    fate, now = "could not start its ranks", time.monotonic()
+    failure = Failure("", None, fate, text, status=error.exit_code, kind=error.kind, at=now)
     _tell(failure, text, environment)
     return error.exit_code
 
 
-def report(failures: Mapping[int, ProcessFailure], environment: Mapping[str, str] = os.environ) -> RankEnd:
-    """Say which rank failed first and how; returns its end."""
+def report(failures: Mapping[int, ProcessFailure], environment: Mapping[str, str] = os.environ) -> Failure:
+    """Say which rank failed first and how."""
     ends = [
         RankEnd(rank, failure.local_rank, failure.pid, failure.exitcode)
         for rank, failure in sorted(failures.items())
     ]
     accounts = environment.get(OUTPUT_VARIABLE)
-    end, failure = first_failure(ends, Path(accounts) if accounts else None)
-    _tell(failure, f"rank {end.rank} on {socket.gethostname()} {end.fate}", environment)
-    others = [f"rank {other.rank} {other.fate}" for other in ends if other is not end]
+    failure = first_failure(ends, Path(accounts) if accounts else None)
+    _tell(failure, f"rank {failure.rank} on {socket.gethostname()} {failure.fate}", environment)
+    others = [f"rank {other.rank} {other.fate}" for other in ends if other.rank != failure.rank]
     if others:
         print(f"alphazero: then {'; '.join(others)}", file=sys.stderr)
-    return end
+    return failure
 
 
 if __name__ == "__main__":
