@@ -50,7 +50,6 @@ class _Progress:
     stepped_at: float | None = None
     step_times_s: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_TIMED))
     was_seen: bool = False
-    gone_at: float | None = None  # when its process was first missed
 
     def update(self, beat: Heartbeat, now: float) -> None:
         if (beat.pid, beat.changes) == (self.beat.pid, self.beat.changes):  # nothing has moved
@@ -70,8 +69,6 @@ class _Progress:
         if is_there and not self.was_seen:
             self.changed_at = now  # until now its launcher waited for other nodes
         self.was_seen = self.was_seen or is_there
-        if self.was_seen and not is_there and self.gone_at is None:
-            self.gone_at = now
 
 
 class RankWatch:
@@ -139,11 +136,6 @@ class RankWatch:
         """True where every rank's last word was that its work is over and saved."""
         self.look()
         return all(progress.beat.phase is Phase.END for progress in self._progress.values())
-
-    def seconds_since_end(self, rank: int) -> float | None:
-        """How long ago the process of a rank was first missed; None while it runs or before it began."""
-        gone_at = self._progress[rank].gone_at if rank in self._progress else None
-        return None if gone_at is None else self._clock() - gone_at
 
     def newest_checkpoint(self) -> int:
         """Step of the newest one whose directory has its final name; -1 where there is none."""

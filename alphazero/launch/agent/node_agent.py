@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import selectors
 import signal
 import subprocess
@@ -29,7 +30,7 @@ from alphazero.launch.agent.processes import (
     ranks_of,
     send,
 )
-from alphazero.launch.agent.protocol import CHUNK_BYTES, Beat, Ended, Output
+from alphazero.launch.agent.protocol import CHUNK_BYTES, Beat, Channel, Ended, Output
 from alphazero.launch.agent.rank_output import OutputStream, RankOutputs
 from alphazero.launch.blame import FAILURE_VARIABLE, Failure, order_of_blame, read_failure
 from alphazero.launch.plan.launch_plan import LaunchPlan
@@ -49,15 +50,6 @@ TICK_S = 0.1
 MAX_UNSENT_BYTES = 8 << 20
 
 
-def read_plan(reader: int) -> tuple[LaunchPlan, int, bytes]:
-    """The plan in the first line, which of its hosts this one is, and what has come after it."""
-    received = b""
-    while b"\n" not in received and (data := os.read(reader, CHUNK_BYTES)):
-        received += data
-    line, _, rest = received.partition(b"\n")
-    return *protocol.decode_plan(line), rest
-
-
 def begin_launcher(agent: int) -> None:
     """In the launcher's process: it ends with its agent, and torchrun its ranks; no warning kills it.
 
@@ -69,42 +61,34 @@ def begin_launcher(agent: int) -> None:
 
 
 class Head:
-    """The head as the agent sees it: requests come in, messages go out, silence means that it is gone."""
+    """The head as the agent sees it: requests come in, messages go out, silence means that it is gone.
 
-    def __init__(self, reader: int, writer: int, silence_s: float, received: bytes) -> None:
-        self.reader = reader
+    requests: what has come with the plan.
+    """
+
+    def __init__(self, channel: Channel, silence_s: float, requests: list[bytes]) -> None:
+        self.channel = channel
         self._silence_s = silence_s
         self._heard = time.monotonic()
-        self._closed = False
-        self._received = received
-        os.set_blocking(reader, False)
-        self._outbox = protocol.Outbox(writer)  # a head that is cut off does not read
+        self._waiting = requests
 
     @property
     def is_gone(self) -> bool:
         """True after the end of its pipe, or silence."""
-        return self._closed or time.monotonic() - self._heard > self._silence_s
+        return self.channel.is_closed or time.monotonic() - self._heard > self._silence_s
 
     def read_requests(self) -> list[str]:
-        """Whole lines since the last call, beats left out."""
-        try:
-            data = os.read(self.reader, CHUNK_BYTES)
-        except BlockingIOError:
-            return []
-        self._closed = not data
-        self._heard = time.monotonic()
-        *lines, self._received = (self._received + data).split(b"\n")
+        """Those since the last call, beats left out."""
+        lines, self._waiting = [*self._waiting, *self.channel.read()], []
+        if lines:
+            self._heard = time.monotonic()
         requests = (line.decode(errors="replace").strip() for line in lines)
         return [request for request in requests if request != protocol.BEAT]
 
     def send(self, message: protocol.Message) -> None:
         """Send a message as soon as the head takes it; output is dropped where it takes none for long."""
-        if not isinstance(message, Output) or len(self._outbox) <= MAX_UNSENT_BYTES:
-            self._outbox.put(protocol.encode(message))
-
-    def flush(self) -> bool:
-        """Write what can be written now; True when nothing is left."""
-        return self._outbox.flush()
+        if not isinstance(message, Output) or self.channel.num_unsent <= MAX_UNSENT_BYTES:
+            self.channel.put(protocol.encode(message))
 
 
 class NodeAgent:
@@ -148,7 +132,7 @@ class NodeAgent:
             stream = OutputStream(rank, log, local_rank != terminal, self._head.send)
             self._ranks[rank] = stream
             self._selector.register(descriptor, selectors.EVENT_READ, stream)
-        self._selector.register(self._head.reader, selectors.EVENT_READ, None)
+        self._selector.register(self._head.channel.reader, selectors.EVENT_READ, None)
         try:
             process = self._start()
         except OSError as error:
@@ -193,7 +177,7 @@ class NodeAgent:
             if (now := time.monotonic()) >= next_beat:
                 next_beat = now + protocol.BEAT_S
                 self._head.send(Beat(self._watch.look(), self._watch.newest_checkpoint()))
-            self._head.flush()
+            self._head.channel.flush()
             code = process.poll()
             if code is not None and self._failed_at is None:
                 self._failed_at = now
@@ -210,7 +194,7 @@ class NodeAgent:
                 for request in self._head.read_requests():
                     self._obey(request)
                 if self._head.is_gone:
-                    self._selector.unregister(self._head.reader)
+                    self._selector.unregister(self._head.channel.reader)
                 continue
             try:
                 data = os.read(key.fd, CHUNK_BYTES)
@@ -254,7 +238,7 @@ class NodeAgent:
         """The account of this host when all is over."""
         while self._read(0.0):
             pass
-        failure = read_record(Failure, self._failure_file)
+        failure, now = read_record(Failure, self._failure_file), time.monotonic()
         first = self._first_account()
         is_stopped = first is not None and first.kind == STOPPED
         was_asked = self._stopping or is_stopped
@@ -272,7 +256,7 @@ class NodeAgent:
         return Ended(
             status=status,
             failure=failure if status else None,
-            seconds_ago=self._seconds_since(failure),
+            seconds_ago=now - (failure.at if failure and failure.at else self._failed_at or now),
             log=str(self._launcher_output.log),
             num_left=self._num_left,
             newest_checkpoint=self._watch.newest_checkpoint(),
@@ -286,17 +270,6 @@ class NodeAgent:
         accounts = filter(None, (read_failure(self._outputs.directory, local_rank) for local_rank in ranks))
         return min(accounts, key=lambda one: (order_of_blame(one.kind), one.at_s), default=None)
 
-    def _seconds_since(self, failure: Failure | None) -> float:
-        """By the rank's own word, else by when its process was missed, else by the launcher's end."""
-        now = time.monotonic()
-        if failure and failure.at:
-            return max(0.0, now - failure.at)
-        if failure and failure.rank is not None:
-            missed = self._watch.seconds_since_end(failure.rank)
-            if missed is not None:
-                return missed
-        return now - (self._failed_at or now)
-
     def _close(self) -> None:
         for stream in (*self._ranks.values(), self._launcher_output):
             stream.close()
@@ -305,11 +278,16 @@ class NodeAgent:
 
 def serve(reader: int, writer: int, inbox: SignalInbox) -> None:
     """Read the plan, run this host's part, report. Raises LaunchError where no plan comes."""
-    plan, node_rank, received = read_plan(reader)
-    head = Head(reader, writer, plan.limits.silence_s, received)
+    channel = Channel(reader, writer)
+    lines: list[bytes] = []
+    while not lines and not channel.is_closed:
+        select.select([reader], [], [])
+        lines = channel.read()
+    plan, node_rank = protocol.decode_plan(lines[0] if lines else b"")
+    head = Head(channel, plan.limits.silence_s, lines[1:])
     head.send(NodeAgent(plan, node_rank, head, inbox).run())
     deadline = time.monotonic() + plan.limits.silence_s
-    while not head.flush() and time.monotonic() < deadline:
+    while not channel.flush() and time.monotonic() < deadline:
         time.sleep(TICK_S)
 
 

@@ -22,6 +22,7 @@ VERSION = 5
 BEAT, STOP, END, STACKS = "beat", "stop", "end", "stacks"
 BEAT_S = 1.0
 CHUNK_BYTES = 1 << 16
+MOST_LINE_BYTES = 16 << 20  # no message of ours is as long
 
 
 @dataclass(frozen=True)
@@ -98,16 +99,34 @@ def decode_plan(line: bytes) -> tuple[LaunchPlan, int]:
     return start.plan, start.node_rank
 
 
-class Outbox:
-    """What is to be written to a pipe whose reader may be slow: nothing here ever waits for it."""
+class Channel:
+    """Lines over a pipe in each direction; neither reading nor writing waits for the other side."""
 
-    def __init__(self, descriptor: int) -> None:
-        os.set_blocking(descriptor, False)
-        self._descriptor = descriptor
+    def __init__(self, reader: int, writer: int) -> None:
+        os.set_blocking(reader, False)
+        os.set_blocking(writer, False)
+        self.reader = reader
+        self.is_closed = False  # by the other side
+        self._writer = writer
+        self._received = b""
         self._unsent = bytearray()
 
-    def __len__(self) -> int:
+    @property
+    def num_unsent(self) -> int:
+        """Bytes that the other side has not taken."""
         return len(self._unsent)
+
+    def read(self) -> list[bytes]:
+        """Whole lines that have come since the last call."""
+        try:
+            data = os.read(self.reader, CHUNK_BYTES)
+        except BlockingIOError:
+            return []
+        self.is_closed = not data
+        *lines, self._received = (self._received + data).split(b"\n")
+        if len(self._received) > MOST_LINE_BYTES:
+            self._received = b""
+        return lines
 
     def put(self, data: bytes) -> None:
         """Write as much as the pipe takes now; the rest goes with later calls."""
@@ -118,7 +137,7 @@ class Outbox:
         """Write what can be written now; True when nothing is left."""
         while self._unsent:
             try:
-                del self._unsent[: os.write(self._descriptor, self._unsent[:CHUNK_BYTES])]
+                del self._unsent[: os.write(self._writer, self._unsent[:CHUNK_BYTES])]
             except BlockingIOError:
                 return False
             except OSError:  # the reader is gone, which its other pipe shows

@@ -198,7 +198,6 @@ class AgentLink:
         self.heard = time.monotonic()
         self.has_answered = False
         self.errors = ""  # what ssh, a login script or the agent printed on stderr
-        self._received = b""
         self._sending = threading.Lock()  # beats come from a separate thread
         self._process: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
@@ -217,32 +216,27 @@ class AgentLink:
             self._thread.start()
         self._writer: int | None = writer
         self.descriptors = readers  # to wait on: messages, and stderr of a program
-        for descriptor in readers:
+        for descriptor in readers[1:]:
             os.set_blocking(descriptor, False)
-        self._outbox = protocol.Outbox(writer)
-        self._outbox.put(protocol.encode_plan(plan, node_rank))
+        self._channel = protocol.Channel(readers[0], writer)
+        self._channel.put(protocol.encode_plan(plan, node_rank))
 
     def send(self, request: str) -> None:
         """Say something to the agent; what the connection does not take now goes with the next call."""
         with self._sending:
             if self._writer is not None:
-                self._outbox.put(f"{request}\n".encode())
+                self._channel.put(f"{request}\n".encode())
 
     def read(self, descriptor: int, take: Callable[[Message], None]) -> bool:
         """Take what has come; False at the end of that pipe."""
-        try:
-            data = os.read(descriptor, CHUNK_BYTES)
-        except BlockingIOError:
-            return True
-        if not data:
-            return False
         if descriptor != self.descriptors[0]:
+            try:
+                data = os.read(descriptor, CHUNK_BYTES)
+            except BlockingIOError:
+                return True
             self.errors = (self.errors + data.decode(errors="replace"))[-CHUNK_BYTES:]
-            return True
-        *lines, self._received = (self._received + data).split(b"\n")
-        if len(self._received) > MOST_OUTPUT_BYTES:  # no message of ours is as long
-            self._received = b""
-        for line in lines:
+            return bool(data)
+        for line in self._channel.read():
             message = protocol.decode(line)
             if message is None:  # a login script of the host speaks
                 message = Output(None, line.decode(errors="replace") + "\n")
@@ -250,7 +244,7 @@ class AgentLink:
                 self.heard = time.monotonic()
                 self.has_answered = True
             take(message)
-        return True
+        return not self._channel.is_closed
 
     def exit_code(self) -> int:
         """Of the agent, or of ssh, whose messages have ended; 0 where it does not end."""

@@ -25,7 +25,7 @@ from tests.support.jobs.jobs import free_port
 
 
 class Node(threading.Thread):
-    """One node of a muster in a thread: what it said, and how it ended."""
+    """One node in a thread: what it said, and how it ended."""
 
     def __init__(self, act: Callable[[Callable[[str], None]], None]) -> None:
         super().__init__(daemon=True)
