@@ -49,7 +49,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "runs": CommandEntry("training", "list the runs of a directory: state, step, best figures, size"),
     "report": CommandEntry("training", "plot the curves of one or more runs"),
     "health": CommandEntry("training", "check the GPUs and the host of this machine"),
-    "doctor": CommandEntry("training", "describe the environment, and measure what this machine can do"),
+    "doctor": CommandEntry("training", "environment and health of this machine; what the presets cost on it"),
     "solve": CommandEntry("playing", "compute the exact value of a Connect Four position"),
     "games": CommandEntry("training", "list the games that can be learned; check the rules of one"),
     "perft": CommandEntry("", "count the leaves of the move tree (a test of the rules)"),
@@ -124,9 +124,13 @@ def run_command(argv: Sequence[str]) -> int:
         raise ConfigError(f"{quoted(command)}: no such command; {one_of(command, COMMANDS)}")
     module = module_of(command)
     if WORKER_VARIABLE in os.environ:  # a process of this command started this one, and has the arguments
-        from alphazero.play.workers import serve
+        from alphazero.play.workers import Worker, serve
 
-        return serve(module.work, _apply_common_flags)
+        def work(args: argparse.Namespace, worker: Worker) -> None:
+            _apply_common_flags(args)
+            module.work(args, worker)
+
+        return serve(work)
     parser = build_parser(command)
     if getattr(module, "PASSES_ON_UNKNOWN_FLAGS", False):
         args, passed_on = parser.parse_known_args(argv[1:])

@@ -1,8 +1,8 @@
 """One host's part of a job: starts its launcher, passes output and signals on, and leaves nothing behind.
 
-`python -m alphazero.launch.agent.node_agent` reads the plan and then the head's beats and requests from
-stdin, and answers on stdout (protocol.py); on the head's own machine it is a thread of the head. When the
-head falls silent, it ends the job. When it dies, the kernel tells the launcher, which ends its ranks.
+The program reads the plan and then the head's beats and requests from stdin, and answers on stdout
+(protocol.py); on the head's own machine it is a thread of the head. When the head falls silent, it ends the
+job. When it dies, the kernel tells the launcher, which ends its ranks.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from alphazero.base.errors import AlphaZeroError
+from alphazero.base.log import error_line
 from alphazero.base.text import exit_text
 from alphazero.launch.agent import protocol
 from alphazero.launch.agent.processes import (
@@ -307,7 +308,7 @@ def main() -> int:
         try:
             serve(0, 1, inbox)
         except AlphaZeroError as error:
-            print(f"alphazero: error: {error}", file=sys.stderr)
+            print(error_line(str(error)), file=sys.stderr)
             return error.exit_code
     return 0
 

@@ -202,7 +202,7 @@ class AgentLink:
         self._process: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
         if self.remote.target:
-            self._process = process = start_there(self.remote, ["-m", programs.NODE_AGENT])
+            self._process = process = start_there(self.remote, programs.words_of(programs.NODE_AGENT))
             pipes = (process.stdin, process.stdout, process.stderr)
             writer, *readers = (os.dup(pipe.fileno()) for pipe in pipes if pipe)
             for pipe in pipes:
