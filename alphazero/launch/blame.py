@@ -101,7 +101,7 @@ def first_failure(ends: Sequence[RankEnd], directory: Path | None) -> Failure:
     failure counts (order_of_blame), then the moment.
     """
     accounts = {end.rank: read_failure(directory, end.local_rank) for end in ends}
-    earliest = min((one.at_s for one in accounts.values() if one), default=0.0)
+    earliest = min((account.at_s for account in accounts.values() if account), default=0.0)
 
     def precedence(end: RankEnd) -> tuple[bool, int, float]:
         account = accounts[end.rank]

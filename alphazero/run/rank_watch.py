@@ -242,13 +242,13 @@ def _limit(state: RankState, median_s: float, limits: Limits) -> tuple[str, floa
     """The limit of a rank in seconds, and its flag."""
     step_s = max(limits.step_s, limits.step_medians * median_s)
     if state.phase is Phase.END:
-        found = "--hang-timeout", limits.shutdown_s if state.pid else limits.exit_s
+        limit = "--hang-timeout", limits.shutdown_s if state.pid else limits.exit_s
     elif state.phase is Phase.START and not state.pid:
         # Its launcher waits for other nodes as long as that, and reports which.
-        found = "--start-timeout", limits.start_s + limits.shutdown_s
+        limit = "--start-timeout", limits.start_s + limits.shutdown_s
     elif state.phase is Phase.STEP:
-        found = ("--hang-timeout", step_s) if median_s else ("--start-timeout", limits.start_s)
+        limit = ("--hang-timeout", step_s) if median_s else ("--start-timeout", limits.start_s)
     else:
-        flag, limit = LIMITS[state.phase]
-        found = flag, getattr(limits, limit)
-    return ("--hang-timeout", min(found[1], step_s)) if state.state == STOPPED else found
+        flag, name = LIMITS[state.phase]
+        limit = flag, getattr(limits, name)
+    return ("--hang-timeout", min(limit[1], step_s)) if state.state == STOPPED else limit

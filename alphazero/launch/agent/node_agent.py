@@ -269,7 +269,7 @@ class NodeAgent:
         """The account of the first of the ranks, under a launcher that does not report it (DeepSpeed's)."""
         ranks = range(self._num_ranks)
         accounts = filter(None, (read_failure(self._outputs.directory, local_rank) for local_rank in ranks))
-        return min(accounts, key=lambda one: (order_of_blame(one.kind), one.at_s), default=None)
+        return min(accounts, key=lambda account: (order_of_blame(account.kind), account.at_s), default=None)
 
     def _close(self) -> None:
         for stream in (*self._ranks.values(), self._launcher_output):

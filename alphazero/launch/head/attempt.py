@@ -113,7 +113,7 @@ class Attempt:
             beats.join()
             for link in self._links:
                 link.close()
-        self._outcome.failure = min(self._failures, key=lambda one: one.key, default=None)
+        self._outcome.failure = min(self._failures, key=lambda failure: failure.key, default=None)
         return self._outcome
 
     def _show_start(self) -> None:
@@ -206,7 +206,7 @@ class Attempt:
     def _host_was_asked(self, link: AgentLink, ended: Ended) -> None:
         """A signal came to the agent: SLURM means the whole job, another machine itself, as it shuts down."""
         number, remote = signal.Signals(ended.asked), link.remote
-        if remote.by_srun or not remote.target:
+        if remote.by_srun:
             self._outcome.asked.append(number)
             return
         fate = f"was asked to end by {number.name}"

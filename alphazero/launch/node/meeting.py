@@ -70,7 +70,7 @@ class Participant:
 
 
 @dataclass(frozen=True)
-class MeetingPlace:
+class MeetingPoint:
     """Where the nodes meet, what messages call one of them, and whether all may be on one machine.
 
     interface: which the job will use; "" for that on the route to node 0.
@@ -79,7 +79,7 @@ class MeetingPlace:
     address: str
     port: int
     noun: str = "node"
-    one_machine: bool = False
+    same_machine: bool = False
     interface: str = ""
 
     @property
@@ -101,7 +101,7 @@ class MeetingPlace:
 
 
 def meet(
-    own: Participant, place: MeetingPlace, limit_s: float, say: Say, listener: socket.socket | None = None
+    own: Participant, point: MeetingPoint, limit_s: float, say: Say, listener: socket.socket | None = None
 ) -> dict[str, socket.socket]:
     """Return when all are there and reach each other: the connections, by the names of the nodes.
 
@@ -113,8 +113,8 @@ def meet(
     if own.count == 1:
         return {}
     if listener is not None:
-        return _Reception(own, place, limit_s, say).run(listener)
-    return _Caller(own, place, limit_s, say).run()
+        return _Reception(own, point, limit_s, say).run(listener)
+    return _Caller(own, point, limit_s, say).run()
 
 
 class _Connection:
@@ -169,9 +169,9 @@ class _Connection:
 class _Meeting:
     """What both sides know, and the lines of one that waits."""
 
-    def __init__(self, own: Participant, place: MeetingPlace, limit_s: float, say: Say) -> None:
+    def __init__(self, own: Participant, point: MeetingPoint, limit_s: float, say: Say) -> None:
         self._own = own
-        self._place = place
+        self._point = point
         self._limit_s = limit_s
         self._say = say
         self._began = time.monotonic()
@@ -190,8 +190,8 @@ class _Meeting:
         return True
 
     def _report(self, missing: Sequence[int], trouble: str = "") -> None:
-        named, waited_s = self._place.named(missing, self._own.count), time.monotonic() - self._began
-        text = f"waiting for {named} at {self._place.shown}, {waited_s:.0f} s"
+        named, waited_s = self._point.named(missing, self._own.count), time.monotonic() - self._began
+        text = f"waiting for {named} at {self._point.shown}, {waited_s:.0f} s"
         self._say(f"{text}: {trouble}" if trouble else text)
 
     def _open_port(self, near: socket.socket) -> socket.socket:
@@ -201,7 +201,7 @@ class _Meeting:
         on_interface = [
             address
             for name, address in list_addresses()
-            if name == self._place.interface and wanted in address
+            if name == self._point.interface and wanted in address
         ]
         address = on_interface[0] if on_interface else near.getsockname()[0]
         opened = listen_on(address, ANY_PORT)
@@ -223,7 +223,7 @@ class _Reception(_Meeting):
                 self._gather(listener)
                 self._try_ports()
             self._tell({"go": True})
-            met = {self._place.name_of(member): its.socket for member, its in self._members}
+            met = {self._point.name_of(member): its.socket for member, its in self._members}
         except LaunchError as error:
             self._tell({"error": str(error)})
             raise
@@ -241,10 +241,10 @@ class _Reception(_Meeting):
         while missing := self._missing():
             if self._is_over:
                 raise LaunchError(
-                    f"{self._place.named(missing, self._own.count)} did not connect to "
-                    f"{self._place.shown} within {self._limit_s:.0f} s: expected each to be started "
-                    f"with --master-addr {self._place.address} --master-port "
-                    f"{self._place.port}, and that port to be open"
+                    f"{self._point.named(missing, self._own.count)} did not connect to "
+                    f"{self._point.shown} within {self._limit_s:.0f} s: expected each to be started "
+                    f"with --master-addr {self._point.address} --master-port "
+                    f"{self._point.port}, and that port to be open"
                 )
             if self._is_report_due:
                 self._report(missing)
@@ -277,7 +277,7 @@ class _Reception(_Meeting):
 
     def _check(self, new: Participant) -> None:
         """LaunchError where it cannot be one of this job's nodes, or is one already."""
-        own, noun = self._own, self._place.noun
+        own, noun = self._own, self._point.noun
         flag = "--nodes" if noun == "node" else "--world-size"
         if new.count != own.count:
             raise LaunchError(
@@ -290,7 +290,7 @@ class _Reception(_Meeting):
                     f"{noun} {new.rank} was started twice, on {other.host} and on {new.host}; expected each "
                     f"{noun} once, with a unique number"
                 )
-            if new.machine and other.machine == new.machine and not self._place.one_machine:
+            if new.machine and other.machine == new.machine and not self._point.same_machine:
                 raise LaunchError(
                     f"{noun} {new.rank} ({new.host}) is on the same machine as {noun} {other.rank} "
                     f"({other.host}); expected another machine, or --master-addr 127.0.0.1 on all of them "
@@ -301,14 +301,14 @@ class _Reception(_Meeting):
         """All try the ports of all others; LaunchError where one is closed."""
         nodes = [self._own, *(member for member, _ in self._members)]
         self._tell({"nodes": [asdict(node) for node in nodes]})
-        closed = closed_ports(nodes, 0, self._place)
+        closed = closed_ports(nodes, 0, self._point)
         deadline = time.monotonic() + REACH_S + CONNECT_S
         for member, connection in self._members:
             lines = None
             with contextlib.suppress(OSError):
                 lines = (connection.read(deadline - time.monotonic()) or {}).get("closed")
             if not isinstance(lines, list):
-                named = self._place.named([member.rank], self._own.count)
+                named = self._point.named([member.rank], self._own.count)
                 raise LaunchError(f"{named} left while all tried to reach each other; expected all to stay")
             closed += [line for line in lines if isinstance(line, str) and line.isprintable()]
         if closed:
@@ -335,7 +335,7 @@ class _Caller(_Meeting):
 
     def run(self) -> dict[str, socket.socket]:
         """Until number 0 answers that all are there and reach each other."""
-        noun, shown = self._place.noun, self._place.shown
+        noun, shown = self._point.noun, self._point.shown
         while not self._is_over:
             try:
                 return {f"{noun} 0": self._call()}
@@ -355,7 +355,7 @@ class _Caller(_Meeting):
     def _call(self) -> socket.socket:
         """A connection over which number 0 has answered go. Raises OSError where it came to nothing."""
         left_s = max(0.1, self._began + self._limit_s - time.monotonic())
-        address = (self._place.address, self._place.port)
+        address = (self._point.address, self._point.port)
         with contextlib.ExitStack() as opened:
             connected = opened.enter_context(socket.create_connection(address, min(CONNECT_S, left_s)))
             if connected.getsockname() == connected.getpeername():
@@ -395,11 +395,11 @@ class _Caller(_Meeting):
                 nodes = [
                     replace(node, address=at_0) if node.address in EVERYWHERE else node for node in nodes
                 ]
-                connection.send({"closed": closed_ports(nodes, self._own.rank, self._place)[:MOST_SHOWN]})
+                connection.send({"closed": closed_ports(nodes, self._own.rank, self._point)[:MOST_SHOWN]})
         raise ConnectionError(self._trouble)
 
 
-def closed_ports(nodes: Sequence[Participant], own_rank: int, place: MeetingPlace) -> list[str]:
+def closed_ports(nodes: Sequence[Participant], own_rank: int, point: MeetingPoint) -> list[str]:
     """A line for each of the other nodes whose port cannot be reached from here, and why."""
     (own,) = [node for node in nodes if node.rank == own_rank]
 
@@ -407,7 +407,7 @@ def closed_ports(nodes: Sequence[Participant], own_rank: int, place: MeetingPlac
         try:
             socket.create_connection((node.address, node.port), REACH_S).close()
         except OSError as error:
-            names = f"{place.name_of(own)} cannot reach {place.name_of(node)}"
+            names = f"{point.name_of(own)} cannot reach {point.name_of(node)}"
             return f"{names} at {node.address}:{node.port}: {explain(error)}"
         return ""
 

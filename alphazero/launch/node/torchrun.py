@@ -23,7 +23,7 @@ from alphazero.base.log import error_line
 from alphazero.base.text import escaped
 from alphazero.launch.blame import FAILURE_VARIABLE, Failure, RankEnd, first_failure
 from alphazero.launch.node.host_link import LostNode, tell_nodes, watch_nodes
-from alphazero.launch.node.meeting import MeetingPlace, Participant
+from alphazero.launch.node.meeting import MeetingPoint, Participant
 from alphazero.launch.node.meeting import meet as meet_nodes
 from alphazero.launch.node.store import serve_store
 from alphazero.machine.machine import (
@@ -148,8 +148,8 @@ def meet(args: argparse.Namespace) -> tuple[socket.socket | None, dict[str, sock
     own = Participant(args.node_rank, args.nnodes, socket.gethostname(), machine_identity())
     is_local = names_loopback(args.master_addr)
     interface = os.environ.get("GLOO_SOCKET_IFNAME", "")
-    place = MeetingPlace(args.master_addr, args.master_port, one_machine=is_local, interface=interface)
-    return listener, meet_nodes(own, place, args.start_timeout, _say, listener)
+    point = MeetingPoint(args.master_addr, args.master_port, same_machine=is_local, interface=interface)
+    return listener, meet_nodes(own, point, args.start_timeout, _say, listener)
 
 
 def _listen(args: argparse.Namespace) -> socket.socket:

@@ -14,7 +14,7 @@ import pytest
 from alphazero.base.errors import LaunchError
 from alphazero.launch.node import meeting as meetings
 from alphazero.launch.node.meeting import (
-    MeetingPlace,
+    MeetingPoint,
     Participant,
     closed_ports,
     decode_participant,
@@ -56,15 +56,15 @@ class Node(threading.Thread):
 
 @pytest.fixture
 def meeting():
-    """A listener and its place."""
+    """A listener, and where it is."""
     listener = listen_on("127.0.0.1", ANY_PORT)
-    yield listener, MeetingPlace("127.0.0.1", listener.getsockname()[1])
+    yield listener, MeetingPoint("127.0.0.1", listener.getsockname()[1])
     listener.close()
 
 
 def first(meeting, count: int, limit_s: float = 20.0, machine: str = "m0") -> Node:
-    listener, place = meeting
-    return Node(lambda say: meet(Participant(0, count, "host0", machine), place, limit_s, say, listener))
+    listener, point = meeting
+    return Node(lambda say: meet(Participant(0, count, "host0", machine), point, limit_s, say, listener))
 
 
 def other(meeting, rank: int, count: int, limit_s: float = 20.0, machine: str | None = None) -> Node:
@@ -83,13 +83,13 @@ def test_all_nodes_go_when_the_last_one_has_come(meeting):
 def test_a_port_that_cannot_be_reached_is_named_on_all_nodes(meeting, monkeypatch: pytest.MonkeyPatch):
     """A firewall on host2 that lets nobody in but at the master's port."""
 
-    def closed(nodes: list[Participant], own_rank: int, place: MeetingPlace) -> list[str]:
+    def closed(nodes: list[Participant], own_rank: int, point: MeetingPoint) -> list[str]:
         assert [(node.host, node.address) for node in sorted(nodes, key=lambda node: node.rank)] == [
             (f"host{rank}", "127.0.0.1") for rank in range(3)
         ]
-        assert closed_ports(nodes, own_rank, place) == []
+        assert closed_ports(nodes, own_rank, point) == []
         shut = [node if node.rank != 2 else replace(node, port=free_port()) for node in nodes]
-        return closed_ports(shut, own_rank, place)
+        return closed_ports(shut, own_rank, point)
 
     monkeypatch.setattr(meetings, "closed_ports", closed)
     nodes = [first(meeting, 3), other(meeting, 1, 3), other(meeting, 2, 3)]
@@ -122,20 +122,20 @@ def test_a_node_that_does_not_come_is_named_to_all_after_the_limit(meeting):
 def test_a_node_0_that_cannot_be_reached_is_told_apart(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(meetings, "REPORT_S", 0.3)
     port = free_port()
-    node = other((None, MeetingPlace("127.0.0.1", port)), 1, 2, limit_s=1.0)
+    node = other((None, MeetingPoint("127.0.0.1", port)), 1, 2, limit_s=1.0)
     assert node.end() == (
         f"node 1: node 0 did not answer at 127.0.0.1:{port} within 1 s: the connection is refused (nothing "
         "listens there yet, or another port); expected it to be started there"
     )
     assert node.said[0].startswith(f"waiting for node 0 of 2 at 127.0.0.1:{port}, ")
-    node = other((None, MeetingPlace("no.such.host.invalid", port)), 1, 2, limit_s=1.0)
+    node = other((None, MeetingPoint("no.such.host.invalid", port)), 1, 2, limit_s=1.0)
     assert "its name is not known here" in node.end()
 
 
 def test_a_server_that_says_nothing_is_no_node_0_and_that_is_said(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(meetings, "REPORT_S", 0.3)
     with listen_on("127.0.0.1", ANY_PORT) as listener:  # the kernel accepts connections for it
-        node = other((None, MeetingPlace("127.0.0.1", listener.getsockname()[1])), 1, 2, limit_s=3.0)
+        node = other((None, MeetingPoint("127.0.0.1", listener.getsockname()[1])), 1, 2, limit_s=3.0)
         trouble = "it accepts and does not answer; another program may have the port"
         assert trouble in node.end()
     assert node.said
@@ -144,11 +144,11 @@ def test_a_server_that_says_nothing_is_no_node_0_and_that_is_said(monkeypatch: p
 
 def test_a_node_that_comes_before_node_0_waits_for_it():
     port = free_port()
-    place = MeetingPlace("127.0.0.1", port)
-    early = other((None, place), 1, 2)
+    point = MeetingPoint("127.0.0.1", port)
+    early = other((None, point), 1, 2)
     time.sleep(0.7)
     with listen_on("127.0.0.1", port) as listener:
-        assert first((listener, place), 2).end() == ""
+        assert first((listener, point), 2).end() == ""
         assert early.end() == ""
 
 
@@ -182,9 +182,9 @@ def test_nodes_that_cannot_be_of_one_job_are_named_on_all_of_them(
 
 
 def test_one_machine_may_play_all_nodes_where_it_was_asked_to(meeting):
-    listener, place = meeting
-    place = MeetingPlace(place.address, place.port, one_machine=True)
-    nodes = [first((listener, place), 2, machine="m"), other((None, place), 1, 2, machine="m")]
+    listener, point = meeting
+    point = MeetingPoint(point.address, point.port, same_machine=True)
+    nodes = [first((listener, point), 2, machine="m"), other((None, point), 1, 2, machine="m")]
     assert [node.end() for node in nodes] == ["", ""]
 
 
