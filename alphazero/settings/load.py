@@ -249,9 +249,9 @@ def merge(config: Config, settings: DeepSpeedSettings) -> Config:
         merged = dataclasses.replace(
             merged, optimizer=dataclasses.replace(merged.optimizer, lr_scaling="none")
         )
-    found = contradiction(settings, merged.training.zero_stage)
-    if found is not None:
-        raise ConfigError(f"{settings.source}: {found.path} = {found.value!r}: {found.wanted}")
+    if found := contradiction(settings, merged.training.zero_stage):
+        key, value, wanted = found
+        raise ConfigError(f"{settings.source}: {key} = {value!r}: {wanted}")
     return merged
 
 

@@ -110,7 +110,7 @@ def test_what_a_flag_makes_impossible_is_said_before_deepspeed_fails(write):
 
 @pytest.mark.parametrize(
     ("key", "value", "stage", "wanted"),
-    [("overlap_comm", True, "1", "2 and 3"), ("stage3_max_live_parameters", 10**6, "2", "3")],
+    [("overlap_comm", True, "1", "2"), ("offload_param", {"device": "cpu"}, "2", "3")],
 )
 def test_an_option_of_another_stage_is_a_word_in_the_line_of_what_is_ignored(
     write, key, value, stage, wanted
@@ -118,7 +118,7 @@ def test_an_option_of_another_stage_is_a_word_in_the_line_of_what_is_ignored(
     settings = read_deepspeed_settings(write({"zero_optimization": {key: value}}))
     config = merge(load_config("", {"zero_stage": stage}), settings)
     _, line = decided(config, settings)
-    assert line.endswith(f"ds.json: ignored: zero_optimization.{key} (it is for stage {wanted})")
+    assert f"zero_optimization.{key} (it is for stage {wanted} " in line
 
 
 def test_a_rate_of_the_file_is_not_scaled_by_a_preset(write, tmp_path):

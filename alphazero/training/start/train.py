@@ -28,7 +28,12 @@ from alphazero.settings.scope import Kept, kept_settings
 from alphazero.settings.self_play import as_begun, settled
 from alphazero.show.console import Console
 from alphazero.training.engine.deepspeed_config import Recipe
-from alphazero.training.engine.engine import Engine, end_process_group, start_process_group
+from alphazero.training.engine.engine import (
+    Engine,
+    check_options,
+    end_process_group,
+    start_process_group,
+)
 from alphazero.training.engine.graphed_network import graph_notices
 from alphazero.training.engine.planner import (
     PrecisionChoice,
@@ -140,6 +145,8 @@ def prepare(
     config, starting, notices = settle_settings(config, settings, start, rank)
     exchange.on_each(lambda: check_solver(config.training.solver, config.network.game))
     changes = check_same_run(start.run, saved, config) if saved else []
+    recipe = Recipe(config.training, config.optimizer, config.loss, settings)
+    exchange.on_each(lambda: check_options(recipe, runtime.world_size))
     require_memory(config, settings.offloads_at(config.training.zero_stage), runtime, exchange)
     network = starting.build(start.resumed)
     precision, kernel_lines = settle_precision(config, settings, network, start, rank)
