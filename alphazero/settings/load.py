@@ -26,7 +26,7 @@ from alphazero.base.section import (
 from alphazero.games.registry import get_game
 from alphazero.settings.data import DataConfig
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, FileValue, contradiction
-from alphazero.settings.flags import answer
+from alphazero.settings.flags import key_of
 from alphazero.settings.sections import (
     MOST_CHANNELS,
     LossConfig,
@@ -200,12 +200,12 @@ def read_section(source: str, name: str, section: type) -> tuple[object, dict[st
 
 
 def _values_in(file: TomlFile, name: str, section: type) -> dict[str, Any]:
-    """The values of a section that a file has; ConfigError for a key that is no setting, or no longer one."""
+    """The values of a section that a file has; ConfigError for a key that is no setting of a TOML file."""
     entries = table_of(file, name, file.table[name])
     known = {entry.name for entry in flag_fields(section)}
     for key in entries:
-        if key not in known and (line := answer(key)):
-            raise ConfigError(f"{file.place(name, key)}: {key}: {line}")
+        if key not in known and (in_json := key_of(key)):
+            raise ConfigError(f"{file.place(name, key)}: {key}: expected {in_json} in a ds_config.json")
     return values_of(section, file, name, entries)
 
 

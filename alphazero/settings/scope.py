@@ -13,7 +13,6 @@ from alphazero.base.errors import CheckpointError, ConfigError
 from alphazero.base.section import Scope, checked, json_ready, scope_of
 from alphazero.games.outside.names import version_now
 from alphazero.settings.data import SampleFilters
-from alphazero.settings.flags import RETIRED, other_values
 from alphazero.settings.load import SECTIONS, Config
 from alphazero.settings.sections import AUTO
 
@@ -75,11 +74,8 @@ WAYS_ON = "the same, or --fresh-start"
 WAYS_FROM_OTHERS = "the same (a run continues from its own weights), or --fresh-start"
 
 
-def require_same_run(run: Path, step: int, saved: Mapping[str, Any], changes: Iterable[Change]) -> None:
-    """Raise CheckpointError where `changes` of a checkpoint's settings `saved` would make it another run."""
-    for name, old in other_values(saved).items():
-        if RETIRED[name].is_exact:
-            require_same(run, step, name, old, RETIRED[name].value, "--fresh-start (it is a constant)")
+def require_same_run(run: Path, step: int, changes: Iterable[Change]) -> None:
+    """Raise CheckpointError where `changes` of a checkpoint's settings would make it another run."""
     for change in changes:
         if change.scope is Scope.RUN:
             of_network = change.section == "network"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from alphazero.base.section import MOST_STEPS, setting
+from alphazero.base.section import setting, share, step_count
 
 # Bounds: far above every sensible value, so that a slip of the keyboard is one line at once.
 MOST_UNITS = 65_536  # positions per evaluation, moves of a position
@@ -43,9 +43,7 @@ class SearchConfig:
         "puct: first-play urgency (the value of a move not yet visited) below the parent's value",
         minimum=0,
     )
-    noise_epsilon: float = setting(
-        0.25, "puct: share of Dirichlet noise in the root's priors", minimum=0, maximum=1
-    )
+    noise_epsilon: float = share(0.25, "puct: share of Dirichlet noise in the root's priors")
     dirichlet_alpha: float = setting(0.3, "puct: shape of that noise", minimum=1e-6)
     forced_playouts: float = setting(0.0, "puct: KataGo's k of forced playouts; 0 turns them off", minimum=0)
 
@@ -62,25 +60,30 @@ class SelfPlayConfig:
         "learn from given games (supervised), from self-play, or from both (mixed)",
         choices=("supervised", "selfplay", "mixed"),
         is_common=True,
+        of_training=True,
     )
-    generations: int = setting(
+    generations: int = step_count(
         100,
         "generations of games; each is played with the newest weights",
-        minimum=1,
-        maximum=MOST_STEPS,
         is_common=True,
+        of_training=True,
+        minimum=1,
     )
-    steps_per_generation: int = setting(
-        100, "training steps after each generation", minimum=1, maximum=MOST_STEPS
+    steps_per_generation: int = step_count(
+        100, "training steps after each generation", of_training=True, minimum=1
     )
-    pretraining_steps: int = setting(
-        0, "mixed: steps on the given games before the first generation", minimum=0, maximum=MOST_STEPS
+    pretraining_steps: int = step_count(
+        0, "mixed: steps on the given games before the first generation", of_training=True
     )
-    historical_share: float = setting(
-        0.25, "mixed: share of the given games in each batch afterwards", minimum=0, maximum=1
+    historical_share: float = share(
+        0.25, "mixed: share of the given games in each batch afterwards", of_training=True
     )
     reuse: float = setting(
-        4.0, "how often a new position is trained on at most, on average", minimum=0.01, maximum=1e6
+        4.0,
+        "how often a new position is trained on at most, on average",
+        minimum=0.01,
+        maximum=1e6,
+        of_training=True,
     )
     lanes: int = setting(
         0,
@@ -99,14 +102,11 @@ class SelfPlayConfig:
         minimum=0,
         maximum=MOST_BUDGET,
         words={"auto": 0},
+        of_training=True,
     )
-    # Runs that began before simulations_per_round play rounds of so many moves, as `alphazero selfplay` does.
+    # `alphazero selfplay` plays rounds of so many moves.
     moves_per_round: int = setting(
-        16,
-        "moves of a round where simulations_per_round is 0",
-        minimum=1,
-        maximum=MOST_PLIES,
-        constant="rounds have a budget of simulations",
+        16, "moves of a round where simulations_per_round is 0", minimum=1, maximum=MOST_PLIES, has_flag=False
     )
     evaluation_batch: int = setting(
         64, "positions per evaluation of the network in self-play", minimum=1, maximum=MOST_UNITS
@@ -116,6 +116,7 @@ class SelfPlayConfig:
         "arithmetic of the network in self-play; training takes that of training; auto takes int8 on a CPU, "
         "elsewhere that of training",
         choices=("auto", "training", "fp32", "bf16", "fp16", "int8"),
+        of_training=True,
     )
     evaluation_cache: int = setting(
         256,
@@ -124,11 +125,8 @@ class SelfPlayConfig:
         minimum=0,
         maximum=MOST_MEBIBYTES,
     )
-    full_search_share: float = setting(
-        1.0,
-        "share of moves with a full search; the others get a quick one and are not trained on",
-        minimum=0,
-        maximum=1,
+    full_search_share: float = share(
+        1.0, "share of moves with a full search; the others get a quick one and are not trained on"
     )
     fast_simulations: int = setting(100, "simulations of a quick search", minimum=1, maximum=MOST_SIMULATIONS)
     temperature: float = setting(
@@ -140,14 +138,9 @@ class SelfPlayConfig:
     opening_plies: int = setting(
         0, "most random moves that a game begins with", minimum=0, maximum=MOST_PLIES
     )
-    resign_threshold: float = setting(
-        0.0, "a side resigns when its value is below minus this; 0 never resigns", minimum=0, maximum=1
-    )
-    resign_playthrough: float = setting(
-        0.1,
-        "share of games played to the end without resignation, to measure wrong resignations",
-        minimum=0,
-        maximum=1,
+    resign_threshold: float = share(0.0, "a side resigns when its value is below minus this; 0 never resigns")
+    resign_playthrough: float = share(
+        0.1, "share of games played to the end without resignation, to measure wrong resignations"
     )
     syzygy: str = setting(
         "",
@@ -163,15 +156,16 @@ class SelfPlayConfig:
         "0 replaces them always",
         minimum=0,
         maximum=MOST_GAMES,
+        of_training=True,
     )
-    gate_score: float = setting(
-        0.55, "share of the points that the new weights need in these games", minimum=0, maximum=1
+    gate_score: float = share(
+        0.55, "share of the points that the new weights need in these games", of_training=True
     )
-    value_q_ratio: float = setting(
-        0.0, "share of the search's value in the value target; the rest is the result", minimum=0, maximum=1
+    value_q_ratio: float = share(
+        0.0, "share of the search's value in the value target; the rest is the result", of_training=True
     )
     window_minimum: int = setting(
-        10_000, "positions of the smallest training window", minimum=1, maximum=10**12
+        10_000, "positions of the smallest training window", minimum=1, maximum=10**12, of_training=True
     )
 
 

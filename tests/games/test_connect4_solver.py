@@ -4,9 +4,8 @@ import random
 import threading
 from pathlib import Path
 
-import pytest
-
 import alphazero._core as _core
+import pytest
 
 SETS = ("Test_L3_R1", "Test_L2_R1", "Test_L2_R2", "Test_L1_R1", "Test_L1_R2", "Test_L1_R3")
 

@@ -3,7 +3,6 @@
 import pytest
 
 from alphazero.base.errors import ConfigError
-from alphazero.cli.command_table import build_parser
 from alphazero.settings.load import load_config
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig, as_begun, settled
 
@@ -81,12 +80,3 @@ def test_auto_is_a_word_of_flags_and_files(tmp_path):
         assert (config.self_play.lanes, config.self_play.simulations_per_round) == (0, 0)
     with pytest.raises(ConfigError, match=r"--lanes: 'some': expected a whole number from 0 .* or auto"):
         load_config("", {"lanes": "some"})
-
-
-def test_moves_per_round_is_answered_with_the_budget(tmp_path):
-    with pytest.raises(ConfigError, match=r"^--moves-per-round: expected simulations_per_round; a run that"):
-        build_parser("train").parse_args(["--moves-per-round", "8"])
-    path = tmp_path / "mine.toml"
-    path.write_text("[self_play]\nmoves_per_round = 8\n")
-    with pytest.raises(ConfigError, match=r"mine\.toml:2: moves_per_round: expected simulations_per_round"):
-        load_config(str(path), {})

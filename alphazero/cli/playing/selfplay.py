@@ -43,21 +43,6 @@ if TYPE_CHECKING:
     from alphazero.network.model.resnet import AlphaZeroNet
 
 SECTIONS = {"search": SearchConfig, "self_play": SelfPlayConfig}
-# Settings of training on the games.
-UNUSED = (
-    "mode",
-    "generations",
-    "steps_per_generation",
-    "pretraining_steps",
-    "historical_share",
-    "reuse",
-    "simulations_per_round",
-    "evaluation_precision",
-    "gate_games",
-    "gate_score",
-    "value_q_ratio",
-    "window_minimum",
-)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", default=argparse.SUPPRESS, metavar="N", help="seed of noise and openings (default: 0)"
     )
-    add_flags(parser, SECTIONS, unused=UNUSED)
+    add_flags(parser, SECTIONS, trains=False)
 
 
 def run(args: argparse.Namespace) -> int:

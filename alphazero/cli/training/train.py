@@ -197,7 +197,7 @@ def check_resumed(config: Config, resume: str, *, fresh_start: bool) -> bool:
     if isinstance(saved, dict) and isinstance(step, int) and isinstance(in_use, int):
         changes = changed_settings(saved, kept_settings(saved, in_use, config).config)
         others = [change for change in changes if change.name != "batch_size"]
-        require_same_run(run.path, step, saved, others)
+        require_same_run(run.path, step, others)
     return True
 
 

@@ -11,7 +11,6 @@ from alphazero.data.sampling.window import Window
 from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.run.directory import RunDirectory
 from alphazero.run.next_command import afresh, continuing
-from alphazero.settings.flags import RETIRED, other_values
 from alphazero.settings.load import Config
 from alphazero.settings.scope import (
     changed_filters,
@@ -19,7 +18,6 @@ from alphazero.settings.scope import (
     listed,
     require_same,
     require_same_run,
-    shown,
 )
 from alphazero.training.loop.job import Job
 from alphazero.training.ranks.exchange import Exchange
@@ -36,12 +34,8 @@ def check_same_run(run: RunDirectory, saved: TrainingState, config: Config) -> l
         training = dataclasses.replace(config.training, precision=saved.precision)
         config = dataclasses.replace(config, training=training)
     changes = changed_settings(saved.config, config)
-    require_same_run(run.path, saved.step, saved.config, changes)
-    lines = [
-        f"changed: {name} {shown(old)} -> {shown(RETIRED[name].value)} (it is a constant)"
-        for name, old in other_values(saved.config).items()
-    ]
-    return lines + [f"changed: {change}" for change in listed(changes)]
+    require_same_run(run.path, saved.step, changes)
+    return [f"changed: {change}" for change in listed(changes)]
 
 
 def check_same_data(job: Job, saved: TrainingState, window: Window | None, *, accept: bool) -> list[str]:

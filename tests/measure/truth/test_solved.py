@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import alphazero._core as _core
 import numpy as np
 import pytest
 import torch
 
-import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.cli.main import main
 from alphazero.games.core_types import Line
