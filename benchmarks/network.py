@@ -12,10 +12,10 @@ from torch import Tensor
 
 from alphazero.games.registry import game_names, get_spec
 from alphazero.machine.environment import processor_name
-from alphazero.measure.sizes import PASSES_OF_STEP, forward_flops
 from alphazero.network.inference.evaluator import make_forward
 from alphazero.network.model.precision import DTYPES, autocast, choose_device
 from alphazero.network.model.resnet import AlphaZeroNet, NetworkOutput
+from alphazero.network.model.sizes import PASSES_OF_STEP, forward_flops
 from alphazero.settings.flags import Parser, batch_size, seconds, whole
 from alphazero.settings.load import with_smolgen
 from alphazero.settings.sections import NetworkConfig

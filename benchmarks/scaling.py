@@ -23,8 +23,8 @@ import torch.distributed as dist
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import given_path
-from alphazero.measure.sizes import on_meta_device
 from alphazero.network.model.precision import choose_device
+from alphazero.network.model.sizes import on_meta_device
 from alphazero.settings.flags import Parser, batch_size, count, seconds
 from alphazero.settings.sections import NetworkConfig
 from alphazero.training.ranks.exchange import Exchange

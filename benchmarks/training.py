@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from alphazero.measure.short_run import GIB, ShortTraining, train_for
-from alphazero.measure.sizes import PASSES_OF_STEP, forward_flops
+from alphazero.network.model.sizes import PASSES_OF_STEP, forward_flops
 from alphazero.settings.flags import Parser, count, seconds
 from alphazero.settings.sections import NetworkConfig
+from benchmarks.measuring.short_run import GIB, ShortTraining, train_for
 
 # Where the flags name nothing else. tf32 is off unless it is asked for: the figures are those of a precision.
 DEFAULTS = (

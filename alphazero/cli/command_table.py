@@ -49,7 +49,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "runs": CommandEntry("training", "list the runs of a directory: state, step, best figures, size"),
     "report": CommandEntry("training", "plot the curves of one or more runs"),
     "health": CommandEntry("training", "check the GPUs and the host of this machine"),
-    "doctor": CommandEntry("training", "describe the environment, and measure what this machine can do"),
+    "doctor": CommandEntry("training", "environment and health of this machine; what the presets cost on it"),
     "solve": CommandEntry("playing", "compute the exact value of a Connect Four position"),
     "games": CommandEntry("training", "list the games that can be learned; check the rules of one"),
     "perft": CommandEntry("", "count the leaves of the move tree (a test of the rules)"),

@@ -110,7 +110,7 @@ def test_all_or_nothing_solved_has_an_open_end(files: dict[str, str], capsys: py
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--epd", "broken.epd"], "broken.epd:1: bm 'Qh5': no legal move here"),
+        (["--epd", "broken.epd"], "broken.epd:1: illegal san: 'Qh5'"),
         (["--epd", "none.epd"], "none.epd: cannot read: No such file or directory"),
         (["--puzzles", "none.csv"], "none.csv: cannot read: No such file or directory"),
         (["--puzzles", "suite.epd"], "suite.epd:1: "),

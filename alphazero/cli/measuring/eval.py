@@ -26,7 +26,7 @@ from alphazero.cli.flags import (
     device_of,
     networks_of,
 )
-from alphazero.cli.measuring import eval_epd, eval_outside, eval_puzzles, eval_solved, eval_suites
+from alphazero.cli.measuring import eval_outside, eval_solved, eval_suites
 from alphazero.cli.measuring.eval_solved import MORE, RESULT, results_of
 from alphazero.cli.measuring.eval_suites import BATCH_SIZE
 from alphazero.data.open import open_or_import
@@ -110,9 +110,9 @@ def run(args: argparse.Namespace) -> int:
 
     args.weights = networks_of(args)
     if args.epd or args.puzzles:
-        eval_suites.check(args)
-        return eval_puzzles.run(args, draw) if args.puzzles else eval_epd.run(args)
-    eval_suites.refuse_flags(args)
+        return eval_suites.run(args, draw)
+    if args.count is not None:
+        raise ConfigError("--count: only with --puzzles")
     args.batch_size = args.batch_size or BATCH_SIZE
     places = find_places(args.gpus, args.device)
     device = device_of("cpu" if places else args.device)  # workers evaluate

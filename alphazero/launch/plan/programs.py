@@ -10,6 +10,5 @@ HOST_PROBE = "alphazero.launch.head.probe"  # what a host reports of itself
 DATA_RECEIVER = "alphazero.launch.head.sync_data"  # the host's side of --sync-data
 TORCHRUN = "alphazero.launch.node.torchrun"  # torchrun, with an account of the rank that failed first
 PREFLIGHT = "alphazero.launch.node.preflight"  # all ranks together for a moment, before the trainer
-DOCTOR = "alphazero.measure.doctor"  # what a host can do, measured
 
-PROGRAMS = (NODE_AGENT, HOST_PROBE, DATA_RECEIVER, TORCHRUN, PREFLIGHT, DOCTOR)
+PROGRAMS = (NODE_AGENT, HOST_PROBE, DATA_RECEIVER, TORCHRUN, PREFLIGHT)

@@ -17,8 +17,8 @@ from alphazero.base.section import flag_of
 from alphazero.base.text import counted
 from alphazero.games.registry import get_spec
 from alphazero.machine.memory import HostMemory
-from alphazero.measure.sizes import FLOAT_BYTES, STAGES, on_meta_device, rank_bytes
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.model.sizes import FLOAT_BYTES, STAGES, on_meta_device, rank_bytes
 from alphazero.network.weights.checkpoint import Checkpoint, Tensors
 from alphazero.network.weights.open_network import open_weights
 from alphazero.network.weights.weights import without_other_heads

@@ -9,9 +9,9 @@ import torch
 
 from alphazero.base.errors import WeightsError
 from alphazero.games.registry import get_spec
-from alphazero.measure.sizes import on_meta_device
 from alphazero.network.inference import onnx_export
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.model.sizes import on_meta_device
 from alphazero.network.weights.lc0_weights import RULE50_PLANE
 from alphazero.settings.load import load_config
 from alphazero.settings.sections import NetworkConfig

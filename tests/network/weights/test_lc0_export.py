@@ -9,8 +9,8 @@ import torch
 
 from alphazero.base.errors import WeightsError
 from alphazero.games.registry import get_spec
-from alphazero.measure.sizes import on_meta_device
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.model.sizes import on_meta_device
 from alphazero.network.weights.lc0_export import to_lc0, write_lc0
 from alphazero.network.weights.lc0_schema import net_class
 from alphazero.network.weights.lc0_weights import RULE50_PLANE, parse_lc0, read_lc0, read_limited

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from alphazero.measure.sizes import on_meta_device, rank_bytes
+from alphazero.network.model.sizes import on_meta_device, rank_bytes
 from alphazero.settings.load import load_config
 from alphazero.training.engine.optimizer import state_numbers
 from tests.support.jobs import holding

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from alphazero.measure.sizes import (
+from alphazero.network.model.sizes import (
     CHECKPOINTINGS,
     NetworkSize,
     on_meta_device,

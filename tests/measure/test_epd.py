@@ -1,5 +1,6 @@
 """EPD suites: read as python-chess reads them, faults by file and line, what is solved and within what."""
 
+import re
 from pathlib import Path
 
 import chess
@@ -8,14 +9,9 @@ import torch
 import zstandard
 
 from alphazero.base.errors import DataError
+from alphazero.base.log import Work
 from alphazero.games.core_types import Line
-from alphazero.measure.suites.epd import (
-    EpdPosition,
-    answers_alone,
-    answers_of_search,
-    read_epd,
-    steps_to,
-)
+from alphazero.measure.epd import EpdPosition, answers_alone, answers_of_search, read_epd
 from alphazero.network.weights.open_network import open_network
 from alphazero.play.matches.players import engine_trees
 from alphazero.search.game_trees import GameTrees
@@ -53,7 +49,7 @@ def test_moves_are_san_with_or_without_marks_or_uci_and_operations_stand_in_any_
     found = read(
         tmp_path,
         "# a comment",
-        f'{START} id "one; two"; bm e4 Nf3! d2d4;',
+        f'{START} id "one; two"; bm e4 Nf3 d2d4;',
         "",
         f'{START} 0 1 am f3 g4; c0 "not these"; acd 20',
         "r3k2r/8/8/8/8/8/6p1/R3K2R b KQkq - hmvc 3; bm gxh1=Q+ O-O;am Kd8;",
@@ -77,24 +73,22 @@ def test_packed_suites_are_read(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "value"),
     [
-        (f"{START} bm e5;", r"suite.epd:2: bm 'e5': no legal move here; did you mean e[34]\?"),
-        (f"{START} am Ke2; bm e4;", r"suite.epd:2: am 'Ke2': no legal move here"),
-        (f'{START} id "x";', r"suite.epd:2: .*: expected bm or am with a move, as 'bm Nf3;'"),
-        (f"{START} bm;", r"suite.epd:2: .*: expected bm or am with a move"),
-        (START, r"suite.epd:2: .*: expected bm or am with a move"),
-        (f'{START} bm e4; id "x', r"suite.epd:2: 'id \"x': expected operations, as 'bm Nf3;'"),
-        ("8/8/8/8/8/8/8/K7 w - - bm Ka2;", r"suite.epd:2: .*king.*; expected a position of EPD"),
-        ("nonsense", r"suite.epd:2: .*; expected a position of EPD"),
-        (
-            "rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - bm a3;",
-            r"suite.epd:2: .*the game is over",
-        ),
+        (f"{START} bm e5;", "e5"),
+        (f"{START} am Ke2; bm e4;", "Ke2"),
+        (f"{START} bm --;", "--"),
+        (f'{START} id "x";', 'id "x"'),
+        (f"{START} bm;", "bm;"),
+        (START, START),
+        ("8/8/8/8/8/8/8/K7 w - - bm Ka2;", "king"),
+        ("nonsense", "nonsense"),
+        ("rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - bm a3;", "a3"),
+        ("8/8/8/8/8/2k5/8/K7 w - - bm Kb1;", "2k5"),
     ],
 )
-def test_a_bad_line_is_named_with_file_line_and_value(tmp_path: Path, line: str, message: str):
-    with pytest.raises(DataError, match=message):
+def test_a_bad_line_is_named_with_file_line_and_value(tmp_path: Path, line: str, value: str):
+    with pytest.raises(DataError, match=f"suite.epd:2: .*{re.escape(value)}.*expected"):
         read(tmp_path, f"{MATE_IN_1};", line)
 
 
@@ -117,13 +111,13 @@ def test_a_search_solves_mates_and_reports_from_where_on(tmp_path: Path, trees: 
     """Mates and what is none, whatever the network: more positions than one round has trees."""
     kinds = [MATE_IN_1, MATE_IN_1.replace("bm Ra8#", "bm Kf1"), MATE_IN_1.replace("bm", "am")]
     positions = read(tmp_path, *(f"{text};" for text in kinds * 30))
-    searched: list[int] = []
-    answers = answers_of_search(positions, trees, 64, searched.append)
+    work = Work("suite", 0, "")
+    answers = answers_of_search(positions, trees, 64, work)
     assert {answer.move for answer in answers} == {"Ra8#"}
     assert [answer.solved for answer in answers] == [True, False, False] * 30
     assert all((answer.within is not None) is answer.solved for answer in answers)
     assert all(1 <= answer.within <= 64 for answer in answers[::3])
-    assert sum(searched) == 64 * len(positions)
+    assert work.done == 64 * len(positions)
 
 
 def test_a_player_without_search_has_its_moves_judged(tmp_path: Path):
@@ -138,9 +132,3 @@ def test_a_player_without_search_has_its_moves_judged(tmp_path: Path):
         ("e4", False, None),
         ("e4", True, None),
     ]
-
-
-def test_the_steps_of_a_table_are_halves():
-    assert steps_to(400) == [12, 25, 50, 100, 200, 400]
-    assert steps_to(5) == [1, 2, 5]
-    assert steps_to(1) == [1]

@@ -10,10 +10,11 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -23,17 +24,17 @@ from alphazero.data.formats.pgn import text_lines
 from alphazero.games.core_types import Line
 from alphazero.games.registry import make_line
 from alphazero.measure.rating import ELO_PER_UNIT, Rating
-from alphazero.play.matches.players import InProcess
 
 WHAT = "puzzles as CSV"
-ID, FEN, MOVES, RATING = "PuzzleId", "FEN", "Moves", "Rating"
-# The columns of a file without a line of names, by their number: our test data's, and Lichess's own.
-UNNAMED = {3: (FEN, MOVES, RATING), 9: (ID, FEN, MOVES, RATING), 10: (ID, FEN, MOVES, RATING)}
-_RATING = re.compile(r"[0-9]{1,4}")
+COLUMNS = ("FEN", "Moves", "Rating")
+# Of a file without a line of names, by their number.
+UNNAMED = {3: COLUMNS, 9: ("PuzzleId", *COLUMNS), 10: ("PuzzleId", *COLUMNS)}
 BAND = 200  # of ratings, in a table
 # Half of the 95 % quantile of chi squared with one degree of freedom: the ends of an interval by likelihood.
 LIKELIHOOD_DROP = 1.920729
 FARTHEST = 4000.0  # from all puzzles' ratings, where a search for an end gives up
+# The moves at the ends of lines, by the puzzles' numbers.
+Choose: TypeAlias = Callable[[Mapping[int, Line]], Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -68,110 +69,96 @@ class Puzzle:
         return None
 
 
-def read_puzzles(path: Path, choose: Callable[[int], Collection[int]]) -> list[Puzzle]:
-    """Those of a file whose numbers `choose` picks, given how many there are; .zst, .gz and .bz2 as well.
+def read_puzzles(path: Path, choose: Callable[[int], Collection[int]]) -> tuple[list[Puzzle], int]:
+    """Those of a file whose numbers `choose` picks, given how many there are, and how many there are.
 
     Columns go by the names of the first line; without one they are FEN, Moves and Rating, or Lichess's.
     Raises DataError naming file, line and value.
     """
-    chosen = set(choose(sum(1 for _ in _rows(path))))
+    in_file = sum(1 for _ in _rows(path))
+    chosen = set(choose(in_file))
     if not chosen:
-        raise DataError(f"{path}: no puzzle; expected lines of {FEN}, {MOVES} and {RATING}")
-    return [
-        _puzzle(f"{path}:{line}", f"{path.name}:{line}", row)
-        for number, (line, row) in enumerate(_rows(path))
-        if number in chosen
-    ]
+        raise DataError(f"{path}: no puzzle; expected lines of {', '.join(COLUMNS)}")
+    puzzles = [_puzzle(path, line, row) for n, (line, row) in enumerate(_rows(path)) if n in chosen]
+    return puzzles, in_file
 
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """Each puzzle's line and values."""
     reader = csv.reader(text_lines(path, WHAT))
-    names: Sequence[str] = ()
     try:
-        for row in reader:
-            if not row:
-                continue
-            if not names:
-                names = row if {FEN, MOVES, RATING} <= set(row) else UNNAMED.get(len(row), ())
-                if not names:
-                    expected = f"expected the columns {FEN}, {MOVES} and {RATING}, or a line that names them"
-                    raise DataError(f"{path}:{reader.line_num}: {quoted(','.join(row))}: {expected}")
-                if names is row:
-                    continue
+        rows = filter(None, reader)
+        first = next(rows, [])
+        if not first:
+            return
+        names = first if set(COLUMNS) <= set(first) else UNNAMED.get(len(first), ())
+        if not names:
+            expected = f"expected the columns {', '.join(COLUMNS)}, or a line that names them"
+            raise DataError(f"{path}:{reader.line_num}: {quoted(','.join(first))}: {expected}")
+        if names is not first:
+            yield reader.line_num, dict(zip(names, first, strict=False))
+        for row in rows:
             yield reader.line_num, dict(zip(names, row, strict=False))
     except csv.Error as error:
         raise DataError(f"{path}:{reader.line_num}: {reason(error)}; expected {WHAT}") from error
 
 
-def _puzzle(place: str, name: str, row: dict[str, str]) -> Puzzle:
+def _puzzle(path: Path, number: int, row: dict[str, str]) -> Puzzle:
     try:
-        fen, moves, rating = row[FEN], tuple(row[MOVES].split()), row[RATING]
-    except KeyError as error:
-        raise DataError(f"{place}: no value of {error}; expected {FEN}, {MOVES} and {RATING}") from None
-    if not _RATING.fullmatch(rating):
-        raise DataError(f"{place}: {RATING} {quoted(rating)}: expected a whole number of at most 4 digits")
-    if len(moves) < 2 or len(moves) % 2:
-        expected = "expected UCI by turns, the opponent's first, the solver's last"
-        raise DataError(f"{place}: {MOVES} {quoted(row[MOVES])}: {expected}")
-    try:
+        fen, moves, rating = row["FEN"], tuple(row["Moves"].split()), row["Rating"]
+        if not re.fullmatch(r"[0-9]{1,4}", rating):
+            raise ValueError(f"Rating {quoted(rating)}: expected a whole number of at most 4 digits")
+        if len(moves) < 2 or len(moves) % 2:
+            raise ValueError(f"Moves {quoted(row['Moves'])}: expected UCI by turns, the opponent's first")
         line = make_line("chess", fen)
-    except GameInputError as error:
-        raise DataError(f"{place}: {reason(error)}") from error
-    for move in moves:
-        try:
+        for move in moves:
             line.push_text(move)
-        except ValueError as error:  # of the core
-            raise DataError(f"{place}: {MOVES}: {reason(error)}") from error
-    return Puzzle(shortened(row.get(ID) or name), fen, moves, int(rating))
+    except KeyError as error:
+        raise DataError(f"{path}:{number}: no value of {error}; expected {', '.join(COLUMNS)}") from None
+    except (GameInputError, ValueError) as error:
+        raise DataError(f"{path}:{number}: {reason(error)}") from error
+    return Puzzle(shortened(row.get("PuzzleId") or f"{path.name}:{number}"), fen, moves, int(rating))
 
 
 def solve(
-    puzzles: Sequence[Puzzle], player: InProcess, at_once: int, ended: Callable[[], None] = lambda: None
+    puzzles: Sequence[Puzzle],
+    choose: Choose,
+    at_once: int,
+    ended: Callable[[int], None],
 ) -> list[bool]:
-    """Which of them the player solves, `at_once` at a time; `ended` is called for each that is over.
+    """Which of them a player solves, `at_once` at a time.
 
-    Where the rules have ended the game (Lichess waits for a claim of a draw), no move is left to find.
+    `ended` is called with the number of each that is over. Where the rules have ended the game (Lichess waits
+    for a claim of a draw), no move is left to find.
     """
     solved = [False] * len(puzzles)
     waiting = iter(enumerate(puzzles))
     lines: dict[int, Line] = {}
     while True:
-        for number, puzzle in islice(waiting, at_once - len(lines)):
-            lines[number] = puzzle.line()
+        lines |= {number: puzzle.line() for number, puzzle in islice(waiting, at_once - len(lines))}
         if not lines:
             return solved
-        verdicts: dict[int, bool | None] = {
-            number: False for number, line in lines.items() if line.outcome().over
-        }
+        verdicts: dict[int, bool | None] = {n: False for n, line in lines.items() if line.outcome().over}
         asked = {number: line for number, line in lines.items() if number not in verdicts}
-        thoughts = player.think(asked) if asked else ()
-        for (number, line), thought in zip(asked.items(), thoughts, strict=True):
-            verdicts[number] = puzzles[number].judge(line, thought.move)
+        moves = choose(asked) if asked else ()
+        for (number, line), move in zip(asked.items(), moves, strict=True):
+            verdicts[number] = puzzles[number].judge(line, move)
         for number, verdict in verdicts.items():
             if verdict is not None:
                 solved[number] = verdict
                 del lines[number]
-                player.leave(number)
-                ended()
+                ended(number)
 
 
-@dataclass(frozen=True)
-class Band:
-    """Puzzles of ratings from `low` to below `high`."""
-
-    low: int
-    high: int
-    puzzles: int
-    solved: int
-
-
-def bands(puzzles: Sequence[Puzzle], solved: Sequence[bool]) -> list[Band]:
-    """Of BAND points each, from the lowest rating that occurs; none is empty."""
-    found: dict[int, list[bool]] = {}
+def bands(puzzles: Sequence[Puzzle], solved: Sequence[bool]) -> list[dict[str, int]]:
+    """Puzzles and those solved, by ratings from `low` to below `high`, BAND points each; none is empty."""
+    by_rating: dict[int, list[bool]] = {}
     for puzzle, is_solved in zip(puzzles, solved, strict=True):
-        found.setdefault(puzzle.rating // BAND * BAND, []).append(is_solved)
-    return [Band(low, low + BAND, len(each), sum(each)) for low, each in sorted(found.items())]
+        by_rating.setdefault(puzzle.rating // BAND * BAND, []).append(is_solved)
+    return [
+        {"low": low, "high": low + BAND, "puzzles": len(each), "solved": sum(each)}
+        for low, each in sorted(by_rating.items())
+    ]
 
 
 def explaining_rating(puzzles: Sequence[Puzzle], solved: Sequence[bool]) -> Rating:
@@ -191,15 +178,13 @@ def explaining_rating(puzzles: Sequence[Puzzle], solved: Sequence[bool]) -> Rati
         return float((1 / (1 + np.exp((ratings_P - rating) / ELO_PER_UNIT))).sum() - solved_P.sum())
 
     lowest, highest = float(ratings_P.min()) - FARTHEST, float(ratings_P.max()) + FARTHEST
-    if solved_P.all() or not solved_P.any():
-        best, most = (math.inf if solved_P.all() else -math.inf), 0.0
-    else:
-        best = _zero(surplus, lowest, highest)
-        most = likelihood(best)
-    middle = min(max(best, lowest), highest)
-    low = _zero(lambda rating: likelihood(rating) - most + LIKELIHOOD_DROP, lowest, middle)
-    high = _zero(lambda rating: most - LIKELIHOOD_DROP - likelihood(rating), middle, highest)
-    return Rating(best, low if solved_P.any() else -math.inf, high if not solved_P.all() else math.inf)
+    best = _zero(surplus, lowest, highest)
+    least = likelihood(best) - LIKELIHOOD_DROP
+    low = _zero(lambda rating: likelihood(rating) - least, lowest, best)
+    high = _zero(lambda rating: least - likelihood(rating), best, highest)
+    if solved_P.all():
+        return Rating(math.inf, low, math.inf)
+    return Rating(best, low, high) if solved_P.any() else Rating(-math.inf, -math.inf, high)
 
 
 def _zero(function: Callable[[float], float], low: float, high: float) -> float:
