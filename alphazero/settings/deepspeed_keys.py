@@ -195,8 +195,9 @@ _IGNORED_BY_BLOCK = {
     "bf16": "bf16_master_weights_and_grads bf16_optimizer_states immediate_grad_update check_grad_overflow",
     "torch_autocast": "lower_precision_safe_modules",
     f"{ZERO}.offload_optimizer": "ratio super_offload",
-    # DeepSpeed 0.19.8 mixes up optimizer states with the first and fails with the next two.
-    ZERO: "round_robin_gradients stage3_module_granularity_threshold module_granularity_threshold "
+    # DeepSpeed 0.19.8 mixes up optimizer states with the first and fails with the next three.
+    ZERO: "round_robin_gradients legacy_stage1 stage3_module_granularity_threshold "
+    "module_granularity_threshold "
     "zero_hpz_partition_size mics_shard_size mics_hierarchical_params_gather leaf_module "
     "override_module_apply compute_grad_norm",
     "tensorboard": "output_path job_name",

@@ -139,7 +139,6 @@ UNUSUAL = {
     "stage3_max_reuse_distance": 1_000,
     "stage3_use_all_reduce_for_fetch_params": True,
     "stage3_allgather_sequential": True,
-    "legacy_stage1": True,
     "stage3_gather_16bit_weights_on_model_save": True,
     "elastic_checkpoint": True,
     "load_from_fp32_weights": False,
