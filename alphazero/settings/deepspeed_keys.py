@@ -67,7 +67,7 @@ def _course(name: str, sets: str, variants: tuple[str, ...], default: object = N
 
 
 _RATES = "learning_rate muon_learning_rate"  # the second with Muon
-# A later key beats an earlier one that sets the same. Defaults of Muon are those of original_muon.py.
+# A later key beats an earlier one that sets the same. Muon's defaults are those of DeepSpeed's original_muon.
 KEYS: tuple[Key, ...] = (
     Key("train_batch_size", "batch_size"),
     Key("train_micro_batch_size_per_gpu", "micro_batch_size"),

@@ -16,8 +16,7 @@ from alphazero.cli.flags import (
     add_weights_flag,
 )
 from alphazero.cli.playing.players import ENGINE, MOST_BATCH, RULES, key_values
-from alphazero.games.notation import CHESS
-from alphazero.games.registry import get_game
+from alphazero.games.registry import CHESS, get_game
 from alphazero.games.tablebases import Tablebases
 from alphazero.play.matches import openings
 from alphazero.play.matches.conduct import SYZYGY

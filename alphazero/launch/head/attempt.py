@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from alphazero.base.log import FIRST_SILENCE_S, FORMAT_VARIABLE, JSON, Work, in_json, stamped
+from alphazero.base.log import FIRST_SILENCE_S, FORMAT_VARIABLE, JSON, Say, Work, in_json, stamped
 from alphazero.base.text import last_line
 from alphazero.launch.agent import protocol
 from alphazero.launch.agent.processes import SignalInbox
 from alphazero.launch.agent.protocol import Beat, Ended, Message, Output, RankState
-from alphazero.launch.head.dry_run import Say, show
+from alphazero.launch.head.dry_run import show
 from alphazero.launch.head.remote import AgentLink, explain_ssh
 from alphazero.launch.plan.launch_plan import LaunchPlan, Limits
 from alphazero.run.rank import HANG, UNKNOWN, Phase, order_of_blame

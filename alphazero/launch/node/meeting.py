@@ -19,12 +19,13 @@ import os
 import selectors
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from alphazero.base.errors import LaunchError, PortInUseError
+from alphazero.base.log import Say
 from alphazero.base.records import from_json, from_table, to_json
 from alphazero.launch.node.reach import (
     MOST_SHOWN,
@@ -51,8 +52,6 @@ INTRODUCE_S = 10.0  # a connection that is silent for so long is a stranger's
 SPARE_CONNECTIONS = 64
 MAX_HOST = 255
 STORE_TIMEOUT = timedelta(seconds=60)
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

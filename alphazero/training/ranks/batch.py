@@ -13,12 +13,8 @@ from math import floor, isqrt
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted
 from alphazero.settings.load import Config
-from alphazero.settings.sections import AUTO
+from alphazero.settings.sections import AUTO, LARGEST_MICRO_BATCH
 
-# Largest micro-batch chosen unasked. CPU: the activations of a small tower stay near the caches.
-# CUDA: 20x256 in bf16 keeps about 4 MB of activations per position, 8,192 of them half of an 80 GB device; a
-# smaller one is found by trying.
-LARGEST_MICRO_BATCH = {"cpu": 256, "cuda": 8192}
 # Smallest one chosen unasked: below it BatchNorm's statistics are noise and a device waits for its launches.
 LEAST_MICRO_BATCH = {"cpu": 64, "cuda": 256}
 # Positions per GPU and step below which a notice is printed: the device then needs less time for a pass of 20

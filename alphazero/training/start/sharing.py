@@ -83,7 +83,7 @@ def load_shared(
 ) -> Checkpoint | None:
     """The checkpoint all ranks continue from, None for a new run. Collective.
 
-    resume: "" (the newest, if any), or what resume.py understands. The newest one over all hosts is read
+    resume: "" (the newest, if any), or what run/find.py understands. The newest one over all hosts is read
     where it is, and sent from the lowest rank that has it where it is not. Raises CheckpointError on all
     ranks where one was requested, or was saved once, and none is complete. `say` gets a line about each one
     passed over.
