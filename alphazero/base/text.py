@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import signal
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
@@ -45,6 +46,22 @@ def shortened(text: str) -> str:
 def last_line(text: str) -> str:
     """The last line that is not empty, "" where there is none."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+def signal_name(number: int) -> str:
+    """'SIGKILL'; 'signal 40' for one that has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def exit_text(exit_code: int) -> str:
+    """How a process ended, for messages: 'ended with exit status 3'; -N is a death by signal N."""
+    if exit_code >= 0:
+        return f"ended with exit status {exit_code}"
+    hint = ": perhaps out of memory, see dmesg" if exit_code == -signal.SIGKILL else ""
+    return f"was killed by {signal_name(-exit_code)}{hint}"
 
 
 def near_match(word: str, known: Iterable[str]) -> str:

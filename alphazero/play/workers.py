@@ -21,13 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from alphazero.base.errors import ERRORS_BY_KIND, AlphaZeroError, LaunchError, LostConnectionError
-from alphazero.base.text import counted
+from alphazero.base.text import counted, exit_text
 from alphazero.launch.plan.launch_plan import HostPlan, Remote
 from alphazero.launch.plan.node import resolve_devices
 from alphazero.machine.die_with_parent import guarded
 from alphazero.machine.environment import CHECKOUT
 from alphazero.machine.machine import WORKER_VARIABLE, Machine, look_at_this_machine, omp_threads
-from alphazero.run.rank import RankEnd
 
 GLANCE_S = 0.2
 # For the others to give back what they have, after a worker was lost.
@@ -188,7 +187,7 @@ class Workers:
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait()
-        fate = RankEnd(number, number, process.pid, code).fate
+        fate = f"(pid {process.pid}) {exit_text(code)}"
         return LostConnectionError(
             f"process {number + 1} of {len(self._places)} of this command {fate}; expected it to do its share"
         )

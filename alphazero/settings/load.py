@@ -58,9 +58,9 @@ def preset_names() -> list[str]:
 
 
 def find_config(source: str) -> Path:
-    """The file behind `--config`: a path, or the name of a shipped preset."""
+    """The file behind `--config`: the name of a shipped preset, or a path."""
     path = Path(source)
-    if path.suffix == ".toml" or path.exists():
+    if path.suffix == ".toml" or (path.exists() and source not in preset_names()):
         if not path.is_file():
             raise ConfigError(
                 f"{source}: no such file; expected a TOML file or one of {', '.join(preset_names())}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -10,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from alphazero.base.errors import CheckpointError, ConfigError
-from alphazero.base.section import Scope, checked, json_ready, scope_of
-from alphazero.games.outside.names import version_now
+from alphazero.base.section import Scope, checked, flag_of, json_ready, scope_of
+from alphazero.base.text import quoted
+from alphazero.games.outside.names import class_of, version_now
 from alphazero.settings.data import SampleFilters
 from alphazero.settings.load import SECTIONS, Config
 from alphazero.settings.sections import AUTO
@@ -171,9 +173,18 @@ def _kept_values(
 
 
 def _checked(value: object, kind: object, entry: dataclasses.Field[Any]) -> Any:  # noqa: ANN401 - as kind
-    """A value of the checkpoint, which all ranks have alike, as the field's type."""
+    """A value of the checkpoint, which all ranks have alike, as the field's type.
+
+    A Python file is not run because a checkpoint names it: only where this start's command line does so too.
+    """
+    place = f"checkpoint: {entry.name}"
     try:
-        return checked(f"checkpoint: {entry.name}", value, kind, entry)
+        if entry.metadata["reads"] and isinstance(value, str) and (asked := class_of(value)):
+            if (now := version_now(value)) == value and not asked.digest:
+                flag = f"{flag_of(entry.name)} {shlex.quote(f'PATH/{asked.plain}')}"
+                raise ConfigError(f"{place}: {quoted(value)}: is run only where you name it; expected {flag}")
+            value = now
+        return checked(place, value, kind, entry)
     except ConfigError as error:
         raise ConfigError(str(error), found_by_all_ranks=True) from error
 

@@ -185,7 +185,7 @@ def test_a_recorded_game_is_opened_only_where_its_file_is_named(weights: str, tm
     store = str(tmp_path / "games")
     refused = run("selfplay", "--weights", weights, "--out", store, "--games", "2", *QUICK)
     assert refused.returncode == 2 and refused.stderr.count("\n") == 1
-    assert "expected --game PATH/boxes.py:Boxes(size=2)" in refused.stderr
+    assert "expected --game 'PATH/boxes.py:Boxes(size=2)'" in refused.stderr
     named = ("--game", BOXES)
     played = run(
         "selfplay", "--weights", weights, "--out", store, "--games", "4", "--gpus", "2", *QUICK, *named

@@ -109,11 +109,9 @@ def named_class(recorded: str) -> ClassName:
     """The class of a recorded name, whose file the user named in this process. Raises ConfigError."""
     if recorded in _named:
         return _named[recorded]
-    asked = class_of(recorded)
-    assert asked is not None
     raise ConfigError(
         f"game {recorded}: its rules are a Python file, which is run only where you name it; "
-        f"expected --game PATH/{asked.plain}"
+        f"expected {' '.join(flag_of_rules(recorded))}"
     )
 
 

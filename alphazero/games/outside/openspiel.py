@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.text import one_of, quoted
+from alphazero.base.text import one_of, quoted, reason
 from alphazero.games.outside.names import OPENSPIEL
-from alphazero.games.outside.rules import Rules, check_sizes, shape_of_board
+from alphazero.games.outside.rules import MOST_ACTIONS, Rules, check_sizes, shape_of_board
 
 # Of its tree search: open_spiel/python/examples/mcts.py has this c; the tree is thrown away after each move.
 UCT_C, MCTS_MIB = 2.0, 1024
+# Of any number among a game's parameters. A square board of 65,536 actions, the most that a network here has,
+# has sides of 256; and OpenSpiel multiplies two such numbers in 32 bits, so that no product can be checked.
+MOST_PARAMETER = 10_000
+_NUMBER = re.compile(r"\d+(?:\.\d*)?")
 INSTALL = "pip install 'alphazero[openspiel]' (or open_spiel)"
 
 
@@ -25,16 +32,16 @@ def load(name: str) -> Rules:
         raise ConfigError(
             f"game {quoted(name)}: its planes are the last of three numbers; expected the first"
         )
-    return check_sizes(
-        Rules(
-            name=recorded(name),
-            place=name,
-            start=game.new_initial_state(),
-            clone=None,
-            shape=shape_of_board(shape),
-            num_actions=game.num_distinct_actions(),
-            max_plies=game.max_game_length(),
-        )
+    with _errors_of(name):
+        start = game.new_initial_state()
+    return Rules(
+        name=recorded(name),
+        place=name,
+        start=start,
+        clone=None,
+        shape=shape_of_board(shape),
+        num_actions=game.num_distinct_actions(),
+        max_plies=game.max_game_length(),
     )
 
 
@@ -121,7 +128,12 @@ def _pyspiel(name: str) -> ModuleType:
 def _load(spiel: ModuleType, name: str) -> Any:  # noqa: ANN401
     """The game, which fits. Raises ConfigError."""
     text = name.removeprefix(OPENSPIEL)
-    short = text.partition("(")[0]
+    short, _, parameters = text.partition("(")
+    for number in _NUMBER.findall(parameters):
+        if float(number) > MOST_PARAMETER:
+            raise ConfigError(
+                f"game {quoted(name)}: {quoted(number)}: expected numbers of at most {MOST_PARAMETER:,}"
+            )
     kinds = {kind.short_name: kind for kind in spiel.registered_games()}
     if short not in kinds:
         expected = one_of(short, names_that_fit())
@@ -129,11 +141,29 @@ def _load(spiel: ModuleType, name: str) -> Any:  # noqa: ANN401
     # First of all: a name may come from a file, and games that do not fit read files that parameters name.
     if fault := _why_not_kind(spiel, kinds[short]):
         raise ConfigError(f"game {quoted(name)}: {fault}")
-    try:
+    with _errors_of(name):
+        given = spiel.game_parameters_from_string(text)
+        if short == "gomoku" and int(given.get("size", 15)) ** int(given.get("dims", 2)) > MOST_ACTIONS:
+            raise ValueError(f"more than {MOST_ACTIONS:,} squares")  # to load it takes memory for all of them
         game = spiel.load_game(text)
-    except Exception as error:  # SpielError, and what the games raise
-        what = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ConfigError(f"game {quoted(name)}: {what}") from None
     if fault := _why_not(spiel, game):
         raise ConfigError(f"game {quoted(name)}: {fault}")
+    # Before a state is made, which may take the memory of the machine.
+    shape = shape_of_board(game.observation_tensor_shape())
+    check_sizes(f"game {quoted(name)}", game.num_distinct_actions(), shape, game.max_game_length())
     return game
+
+
+@contextmanager
+def _errors_of(name: str) -> Iterator[None]:
+    """What OpenSpiel raises as ConfigError. It prints that as well: stderr leads nowhere meanwhile."""
+    stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    except Exception as error:  # SpielError, and what the games raise
+        raise ConfigError(f"game {quoted(name)}: {reason(error)}") from None
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(nowhere)

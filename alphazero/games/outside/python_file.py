@@ -20,6 +20,7 @@ from alphazero.games.outside.names import DIGEST_DIGITS, ClassName
 from alphazero.games.outside.rules import (
     METHODS,
     MOST_ACTIONS,
+    MOST_PLIES,
     Explainer,
     Rules,
     answered,
@@ -30,7 +31,6 @@ from alphazero.games.outside.rules import (
 
 USUAL_LENGTH = 10_000  # plies, where the class does not say
 IMPORTS_S = 240.0  # more than for an answer: libraries that a file imports may come from a slow disk
-MOST_PLIES = 1_000_000
 
 
 def load(name: ClassName) -> Rules:
@@ -62,17 +62,17 @@ def _rules(path: Path, name: ClassName) -> Rules:
         )
     if start.is_terminal():
         raise ConfigError(f"{path}: class {name.of}: is_terminal() is true at the start; expected a game")
-    return check_sizes(
-        Rules(
-            name=name.recorded,
-            place=f"{path}:{name.of}",
-            start=start,
-            clone=None if callable(getattr(start, "clone", None)) else copy.deepcopy,
-            shape=_shape(start),
-            num_actions=_number(start, "num_distinct_actions", path, name.of, None, MOST_ACTIONS),
-            max_plies=_number(start, "max_game_length", path, name.of, USUAL_LENGTH, MOST_PLIES),
-        )
+    rules = Rules(
+        name=name.recorded,
+        place=f"{path}:{name.of}",
+        start=start,
+        clone=None if callable(getattr(start, "clone", None)) else copy.deepcopy,
+        shape=_shape(start),
+        num_actions=_number(start, "num_distinct_actions", path, name.of, None, MOST_ACTIONS),
+        max_plies=_number(start, "max_game_length", path, name.of, USUAL_LENGTH, MOST_PLIES),
     )
+    check_sizes(rules.place, rules.num_actions, rules.shape, rules.max_plies)
+    return rules
 
 
 @cache

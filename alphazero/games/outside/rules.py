@@ -29,6 +29,7 @@ GRACE_S = 10.0  # then the process ends: what waits within a library takes no ex
 GLANCE_S = 0.5
 MOST_ACTIONS = 1 << 16  # a move has 16 bits
 MOST_NUMBERS = 1 << 20  # of an observation
+MOST_PLIES = 1_000_000
 
 
 class State(Protocol):
@@ -99,15 +100,14 @@ def shape_of_board(shape: Sequence[int]) -> tuple[int, int, int]:
     return (math.prod(shape), 1, 1)
 
 
-def check_sizes(rules: Rules) -> Rules:
+def check_sizes(place: str, num_actions: int, shape: tuple[int, int, int], max_plies: int) -> None:
     """Raises ConfigError for sizes that no game here has."""
-    if not 1 <= rules.num_actions <= MOST_ACTIONS:
-        raise ConfigError(f"{rules.place}: {rules.num_actions:,} actions; expected 1 to {MOST_ACTIONS:,}")
-    if min(rules.shape) < 1 or math.prod(rules.shape) > MOST_NUMBERS:
-        raise ConfigError(
-            f"{rules.place}: observations of {rules.shape} numbers; expected 1 to {MOST_NUMBERS:,}"
-        )
-    return rules
+    if not 1 <= num_actions <= MOST_ACTIONS:
+        raise ConfigError(f"{place}: {num_actions:,} actions; expected 1 to {MOST_ACTIONS:,}")
+    if min(shape) < 1 or math.prod(shape) > MOST_NUMBERS:
+        raise ConfigError(f"{place}: observations of {shape} numbers; expected 1 to {MOST_NUMBERS:,}")
+    if not 1 <= max_plies <= MOST_PLIES:
+        raise ConfigError(f"{place}: games of {max_plies:,} plies; expected 1 to {MOST_PLIES:,}")
 
 
 def as_floats(tensor: object) -> npt.NDArray[np.float32]:

@@ -10,6 +10,7 @@ Values are of player 0 with best play of both: 1, 0 or -1.
 from __future__ import annotations
 
 import hashlib
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -166,7 +167,7 @@ class ExactSearch:
 
 
 def read_solver(place: str, text: str) -> str:
-    """The name of a solver as a flag, a settings file or a checkpoint gives it; "" is none.
+    """The name of a solver as a flag or a settings file gives it, or as recorded; "" is none.
 
     A Python file counts as named by the user from now on; a recorded name stays as it is. Raises ConfigError.
     """
@@ -224,7 +225,7 @@ def named_solver(name: str, rules: Rules) -> NamedSolver:
     except ConfigError:
         raise ConfigError(
             f"solver {name}: is a Python file, which is run only where you name it; expected "
-            f"--solver PATH/{asked.plain}"
+            f"--solver {shlex.quote(f'PATH/{asked.plain}')}"
         ) from None
     path = Path(named.file)
     place = f"{path}:{named.of}"

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import LaunchError, LostConnectionError, PortInUseError
+from alphazero.launch.blame import FAILURE_VARIABLE, FirstFailure, RankEnd, first_failure
 from alphazero.launch.node.meeting import MeetingPlace, Participant, serve_store
 from alphazero.launch.node.meeting import meet as meet_nodes
 from alphazero.launch.node.reach import Bond, Loss
@@ -30,15 +31,7 @@ from alphazero.machine.machine import (
     machine_identity,
     names_loopback,
 )
-from alphazero.run.rank import (
-    FAILURE_VARIABLE,
-    OUTPUT_VARIABLE,
-    FirstFailure,
-    RankEnd,
-    end_process,
-    first_failure,
-    write_record,
-)
+from alphazero.run.rank import OUTPUT_VARIABLE, end_process, write_record
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure

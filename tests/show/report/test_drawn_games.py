@@ -99,7 +99,7 @@ def test_without_the_rules_there_are_moves_and_a_line_why(tmp_path: Path, monkey
     run = drawn_run(tmp_path / "run", SIZE_2)
     monkeypatch.setattr(names, "_named", {})
     body = body_of(run.path)
-    assert body["no_boards"].endswith("expected --game PATH/boxes.py:Boxes(size=2)")
+    assert body["no_boards"].endswith("expected --game 'PATH/boxes.py:Boxes(size=2)'")
     assert body["no_openings"] == body["no_boards"] and "\n" not in body["no_boards"]
     for shown, moves in zip(body["games"], moves_of(run.path), strict=False):
         assert [frame["move"][0] for frame in shown["frames"][1:]] == [str(move) for move in moves]
