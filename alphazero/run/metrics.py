@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from alphazero.base.errors import ConfigError
@@ -71,8 +71,15 @@ class JsonLinesWriter:
 class AllWriters:
     """The configured writers of a run, as one; any thread may call."""
 
-    def __init__(self, writers: list[MetricWriter], first_step: int = 0) -> None:
+    def __init__(
+        self,
+        writers: list[MetricWriter],
+        first_step: int = 0,
+        finish: Callable[[bool], None] | None = None,
+    ) -> None:
+        """finish: called once all are closed, told whether the run failed."""
         self._writers = writers
+        self._finish = finish
         self._step = first_step
         self._lock = threading.Lock()
 
@@ -120,6 +127,9 @@ class AllWriters:
             writers, self._writers = self._writers, []
             for writer in writers:
                 writer.close(failed)
+            if self._finish is not None:
+                self._finish(failed)
+                self._finish = None
 
 
 def read_metrics(run: RunDirectory, kind: str) -> list[dict[str, float]]:

@@ -128,8 +128,7 @@ def opened(args: argparse.Namespace) -> Net:
 def serve(args: argparse.Namespace) -> int:
     """Answer queries until standard input ends and all are answered."""
     from alphazero.network.inference.purpose import CPU_FOREST_BATCH, CUDA_BATCH_SIZE, largest_tree_batch
-    from alphazero.play.analysis.query import QueryDefaults
-    from alphazero.play.analysis.server import AnalysisServer
+    from alphazero.play.analysis import AnalysisServer, QueryReader
 
     given = {"--fen": args.fen, "--moves": args.moves, "--seconds": args.seconds, "--json": args.json}
     given |= {"--pgn": args.pgn, "--out": args.out}
@@ -145,7 +144,7 @@ def serve(args: argparse.Namespace) -> int:
         net,
         evaluator,
         settings,
-        QueryDefaults(net.game, args.simulations or 0, args.lines or LINES),
+        QueryReader(net.game, args.simulations or 0, args.lines or LINES),
         fill=args.history_fill,
         in_flight=args.positions_in_flight or evaluator.batch_size,
         about={"version": version_of("alphazero"), "weights": args.weights, "game": net.game},

@@ -26,7 +26,7 @@ from alphazero.cli.flags import (
     network_of,
 )
 from alphazero.data.store.growing import GrowingStore
-from alphazero.machine.lock import DirectoryLock
+from alphazero.machine.lock import only_writer
 from alphazero.play.lanes import concatenated, from_bytes, store_rows, to_bytes
 from alphazero.play.selfplay import describe, figures_of, play_first_games, tables_of
 from alphazero.play.workers import Place, Worker, Workers, find_places
@@ -94,8 +94,7 @@ def sole_writer(out: Path) -> Iterator[None]:
     try:
         with contextlib.ExitStack() as held:
             for place in (out.parent, out) if is_of_a_run else (out,):
-                lock = DirectoryLock.acquire(place, "self-play", lambda text: print(text, file=sys.stderr))
-                held.callback(lock.withdraw)
+                held.enter_context(only_writer(place, "self-play", lambda text: print(text, file=sys.stderr)))
             yield
     finally:
         if is_new:

@@ -12,7 +12,7 @@ from typing import Any
 from alphazero.base.errors import CheckpointError
 from alphazero.base.text import table
 from alphazero.cli.flags import add_number
-from alphazero.machine.lock import DirectoryLock
+from alphazero.machine.lock import only_writer
 from alphazero.run import checkpoint_files as files
 from alphazero.settings.flags import count
 
@@ -63,7 +63,7 @@ def prune(directory: Path, keep: int, *, dry_run: bool) -> list[Path]:
     place = directory.resolve()
     if place.name == "checkpoints":
         place = place.parent
-    with DirectoryLock.acquire(place, "checkpoint prune", lambda text: print(text, file=sys.stderr)):
+    with only_writer(place, "checkpoint prune", lambda text: print(text, file=sys.stderr)):
         return files.prune(directory, keep)
 
 

@@ -37,7 +37,7 @@ from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.flags import whole
 from alphazero.settings.load import Config, decided, places
 from alphazero.settings.scope import kept_settings
-from alphazero.show.weights_and_biases import require_package
+from alphazero.show.weights_and_biases import require_wandb
 from alphazero.training.ranks.batch import (
     LEAST_MICRO_BATCH,
     SavedBatch,
@@ -200,7 +200,7 @@ def run(args: argparse.Namespace) -> int:
     if not plan.is_head and plan.interface and plan.interface not in names:
         raise LaunchError(f"--interface {plan.interface}: is not here; expected one of {', '.join(names)}")
     if plan.node_rank == 0:
-        require_package(config.run)
+        require_wandb(config.run)
     notices = [*_unread_variables(), *_commands_of_others(request, args.passed_on, plan)]
     if args.dry_run:
         if plan.device == "auto" and config.preset == train.GPU_PRESET and not trainer.config:

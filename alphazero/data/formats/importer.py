@@ -29,12 +29,11 @@ from alphazero.data.formats.lc0_files import is_lc0
 from alphazero.data.formats.parallel import Format, SourceEnd, parse_in_order
 from alphazero.data.formats.pgn import PGN
 from alphazero.data.formats.quarantine import MOST_LINES, Quarantine
-from alphazero.data.formats.working_directory import MARKER, WorkingDirectory
+from alphazero.data.formats.working_directory import WorkingDirectory
 from alphazero.data.store.game_filters import filter_texts, first_to_remove, judged
 from alphazero.data.store.rescoring import Rescoring
 from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME, Manifest, SourceEntry
 from alphazero.data.store.writer import SHARD_GAMES, SHARD_PLIES, StoreWriter
-from alphazero.machine.lock import import_lock
 from alphazero.settings.data import GameFilters
 
 C = TypeVar("C")
@@ -125,9 +124,9 @@ def import_games(
             work.remove()  # of an import killed in its last step
             return ImportReport(store, manifest, True, time.monotonic() - began)
         work.make()
-        with import_lock(work.lock, wait=wait, marker=MARKER) as is_current:
+        with work.locked(wait=wait):
             # Another import may have finished while this one waited.
-            if not is_current or (store / MANIFEST_NAME).exists():
+            if (store / MANIFEST_NAME).exists():
                 continue
             if work.begin_store():
                 say(f"{work.path}: removed what an interrupted import left; reading all files again")
