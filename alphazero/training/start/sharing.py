@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,13 +15,13 @@ from typing import Any
 
 from alphazero.base.errors import AlphaZeroError, CheckpointError
 from alphazero.base.files import sha256_of
+from alphazero.base.log import Say
 from alphazero.network.weights.checkpoint import Checkpoint, Tensors, TrainingState, load, read_state
 from alphazero.run import checkpoint_files
 from alphazero.run.checkpoint_files import MANIFEST
 from alphazero.run.find import find_resumed
 from alphazero.training.ranks.exchange import Exchange
 
-Say = Callable[[str], None]
 TOKEN = ".alphazero-rank-"
 STALE_TOKEN_S = 86400.0
 
