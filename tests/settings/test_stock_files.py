@@ -12,7 +12,7 @@ import pytest
 from alphazero.base.errors import ConfigError
 from alphazero.settings import deepspeed_keys
 from alphazero.settings.deepspeed_file import read_deepspeed_settings
-from alphazero.settings.load import decided, load_config, merge
+from alphazero.settings.load import decided, load_config
 
 EXAMPLES = os.environ.get("ALPHAZERO_DEEPSPEED_EXAMPLES", "")
 # Six more hold a placeholder where a value belongs.
@@ -180,7 +180,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_a_file_that_asks_for_what_has_a_meaning_here_is_accepted(write, name):
     settings = read_deepspeed_settings(write(ACCEPTED[name]))
-    config = merge(load_config("chess_cpu", {}), settings)
+    config = load_config("chess_cpu", {}, settings)
     lines = decided(config, settings)
     assert all(line.startswith(settings.source) for line in lines) and len(lines) <= 3
 
@@ -199,7 +199,7 @@ def test_of_the_75_files_of_deepspeeds_examples_31_are_accepted():
     paths = [path for path in paths if KEYS_OF_A_FILE & keys_of(path)]
     for path in paths:
         try:
-            merge(load_config("chess_cpu", {}), read_deepspeed_settings(path))
+            load_config("chess_cpu", {}, read_deepspeed_settings(path))
         except ConfigError as error:
             refused.append(str(error).partition(": ")[2].partition(" = ")[0])
     assert (len(paths), len(refused)) == (75, 44)

@@ -10,7 +10,7 @@ import torch
 from alphazero.base.errors import ConfigError
 from alphazero.network.weights import checkpoint
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, read_deepspeed_settings
-from alphazero.settings.load import load_config, merge
+from alphazero.settings.load import load_config
 from alphazero.training.engine.deepspeed_config import NEVER, Recipe, engine_config, reduction
 from alphazero.training.engine.engine import check_options
 from alphazero.training.ranks.batch import BatchPlan
@@ -44,7 +44,7 @@ def test_the_engine_gets_batch_arithmetic_that_adds_up():
 def test_a_flag_that_beats_the_stage_leaves_the_options_of_the_other_behind(write):
     table = {"zero_optimization": {"stage": 3, "sub_group_size": 9, "reduce_bucket_size": 7}}
     settings = read_deepspeed_settings(write(table))
-    config = merge(load_config("", {"zero_stage": "1"}), settings)
+    config = load_config("", {"zero_stage": "1"}, settings)
     zero = engine_config(recipe_of(config, settings), BatchPlan(64, 16, (1, 1)))["zero_optimization"]
     assert zero == {"stage": 1, "sub_group_size": 9, "reduce_bucket_size": 7, "overlap_comm": False}
 
@@ -53,7 +53,7 @@ def test_offloading_is_passed_on_where_the_stage_knows_it(write):
     offload = {"device": "cpu", "pin_memory": True}
     table = {"zero_optimization": {"stage": 2, "offload_optimizer": offload, "offload_param": offload}}
     settings = read_deepspeed_settings(write(table))
-    config = merge(load_config("", {}), settings)
+    config = load_config("", {}, settings)
     zero = engine_config(recipe_of(config, settings), BatchPlan(64, 16, (1, 1)))["zero_optimization"]
     assert zero == {"stage": 2, "offload_optimizer": offload}
     assert "offload_param (it is for stage 3" in settings.ignored_line(2)
@@ -63,7 +63,7 @@ def test_offloaded_gradients_of_stage_2_have_one_bucket(write):
     offload = {"device": "cpu"}
     table = {"zero_optimization": {"stage": 2, "offload_optimizer": offload, "reduce_bucket_size": 100}}
     settings = read_deepspeed_settings(write(table))
-    config = merge(load_config("", {}), settings)
+    config = load_config("", {}, settings)
     zero = engine_config(recipe_of(config, settings), BatchPlan(64, 16, (1, 1)), 5_000)["zero_optimization"]
     assert zero["reduce_bucket_size"] == 5_000
 
@@ -106,7 +106,7 @@ def test_communication_overlaps_only_where_deepspeed_allows_it(stage, overlap):
 )
 def test_what_deepspeed_refuses_is_one_line_that_names_it(write, options, named):
     settings = read_deepspeed_settings(write({"zero_optimization": {"stage": 1, **options}}))
-    recipe = recipe_of(merge(load_config("", {}), settings), settings)
+    recipe = recipe_of(load_config("", {}, settings), settings)
     with pytest.raises(ConfigError, match=rf"ds\.json.*{named}") as caught:
         check_options(recipe, 2)
     assert "\n" not in str(caught.value)

@@ -6,7 +6,7 @@ import pytest
 
 from alphazero.base.errors import ConfigError
 from alphazero.settings.deepspeed_file import read_deepspeed_settings
-from alphazero.settings.load import load_config, merge, places
+from alphazero.settings.load import load_config, places
 from alphazero.training.ranks.batch import SavedBatch, batch_over, fix_batch, implied_ranks
 
 B, M, A = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
@@ -18,7 +18,7 @@ def given(tmp_path):
         path = tmp_path / "ds.json"
         path.write_text(json.dumps(table))
         settings = read_deepspeed_settings(path)
-        return merge(load_config("chess_cpu", flags), settings), places(settings)
+        return load_config("chess_cpu", flags, settings), places(settings)
 
     return make
 
