@@ -180,8 +180,8 @@ def add_flags(
         group, kinds, rare = parser.add_argument_group(section_name, section.__doc__), kinds_of(section), []
         for entry in flag_fields(section):
             if entry.metadata["of_training"] and not trains:
-                how = {"action": UnusedFlag, "nargs": "*", "help": argparse.SUPPRESS}
-                group.add_argument(*_names(entry), default=argparse.SUPPRESS, **how)
+                quiet = argparse.SUPPRESS
+                group.add_argument(*_names(entry), action=UnusedFlag, nargs="*", default=quiet, help=quiet)
                 continue
             action = _add_flag(group, entry, kinds[entry.name])
             rare += [] if entry.metadata["is_common"] else [action]

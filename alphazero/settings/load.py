@@ -146,8 +146,8 @@ def load_config(
         by_flag |= values_of_flags(section, flags)
         if file is not None and name in file.table:
             by_file |= _values_in(file, name, section)
-    for name in file.table if file else ():
-        if name not in SECTIONS and name not in FOREIGN_SECTIONS:
+    if file is not None:
+        for name in file.table.keys() - SECTIONS.keys() - {*FOREIGN_SECTIONS}:
             refuse_section(file, name, SECTIONS)
     by_user = {} if is_shipped else by_file
     values = {**by_file, **by_flag}

@@ -192,8 +192,10 @@ def _checked(value: object, kind: object, entry: dataclasses.Field[Any]) -> Any:
 def _follows_another(key: str, config: Config) -> bool:
     """True for what is chosen elsewhere.
 
-    `auto` knows the checkpoint's precision, and a rate that is named is not scaled.
+    `auto` knows the checkpoint's precision, as_begun its lanes; a rate that is named is not scaled.
     """
     if key == "precision":
         return config.training.precision == "auto"
+    if key in ("lanes", "simulations_per_round"):
+        return getattr(config.self_play, key) == 0 or key in config.set_by_game
     return key == "lr_scaling" and "learning_rate" in config.asked

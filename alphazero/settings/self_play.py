@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from alphazero.base.section import setting, share, step_count
@@ -178,9 +178,19 @@ LEAST_LANES = 256
 SEARCHES_PER_ROUND = 24
 
 
-def settled(
-    self_play: SelfPlayConfig, search: SearchConfig, batch_size: int, num_ranks: int
-) -> SelfPlayConfig:
+@dataclass(frozen=True)
+class Rounds:
+    """What a run plays its games in, over all ranks: lanes, and simulations of a round (0: by moves)."""
+
+    lanes: int
+    simulations_per_round: int
+
+    def of(self, self_play: SelfPlayConfig) -> SelfPlayConfig:
+        """The settings with these in place of auto."""
+        return replace(self_play, lanes=self.lanes, simulations_per_round=self.simulations_per_round)
+
+
+def settled(self_play: SelfPlayConfig, search: SearchConfig, batch_size: int, num_ranks: int) -> Rounds:
     """Lanes and a budget of simulations in place of auto, for a run that begins on so many ranks.
 
     batch_size: of training. Later starts of the run keep them, whatever their number of ranks.
@@ -194,14 +204,18 @@ def settled(
     # A round longer than a generation would play more games than --reuse asks for.
     of_generation = math.ceil(positions * per_position / lanes)
     budget = min(SEARCHES_PER_ROUND * search.simulations, max(search.simulations, of_generation))
-    return replace(self_play, lanes=lanes, simulations_per_round=self_play.simulations_per_round or budget)
+    return Rounds(lanes, self_play.simulations_per_round or budget)
 
 
-def as_begun(self_play: SelfPlayConfig, saved: Mapping[str, object]) -> SelfPlayConfig:
-    """Lanes and a budget in place of auto where the run has some; saved: this section in its checkpoint."""
-    lanes, budget = (saved.get(name) for name in ("lanes", "simulations_per_round"))
-    return replace(
-        self_play,
-        lanes=self_play.lanes or (lanes if isinstance(lanes, int) else 0),
-        simulations_per_round=self_play.simulations_per_round or (budget if isinstance(budget, int) else 0),
-    )
+def as_begun(self_play: SelfPlayConfig, asked: Collection[str], saved: Mapping[str, object]) -> Rounds:
+    """Those of a run that continues: what is asked for, but for auto, else those it began with.
+
+    asked: names of settings. saved: this section in its checkpoint.
+    """
+
+    def number(name: str) -> int:
+        value = getattr(self_play, name) if name in asked else 0
+        begun = saved.get(name)
+        return int(value or (begun if isinstance(begun, int) else 0))
+
+    return Rounds(number("lanes"), number("simulations_per_round"))

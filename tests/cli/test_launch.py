@@ -21,10 +21,7 @@ from tests.support.paths import REPOSITORY
 
 SCRIPT = REPOSITORY / "launch_distributed_training.sh"
 LIMIT_S = 0.5
-ELASTIC = (
-    "--elastic: no flag of this program; torchrun's c10d rendezvous runs what anyone on the network sends; "
-    "expected --hostfile with --min-nodes and --max-restarts"
-)
+ELASTIC = "--elastic: no flag of this program; expected --hostfile FILE with --min-nodes and --max-restarts"
 
 
 def run_script(*arguments: str, script: Path = SCRIPT, cwd: Path = REPOSITORY, **environment: str):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 
 from alphazero.base.errors import ConfigError
@@ -30,10 +29,9 @@ def check_same_run(run: RunDirectory, saved: TrainingState, config: Config) -> l
 
     CheckpointError where these settings would make it another run.
     """
-    if config.training.precision == "auto":  # chosen and reported after this
-        training = dataclasses.replace(config.training, precision=saved.precision)
-        config = dataclasses.replace(config, training=training)
     changes = changed_settings(saved.config, config)
+    if config.training.precision == "auto":  # chosen and reported after this
+        changes = [change for change in changes if change.name != "precision"]
     require_same_run(run.path, saved.step, changes)
     return [f"changed: {change}" for change in listed(changes)]
 
