@@ -1,20 +1,14 @@
-"""Health during training, watched by a thread: figures for metrics, faults to the log once each.
-
-`UsageMeter` adds up how the GPUs of this host are used, by what the job was doing meanwhile.
-"""
+"""Health during training, watched by a thread: figures for metrics, faults to the log once each."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import socket
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from enum import Enum
 from pathlib import Path
 
 from alphazero.machine.findings import Finding, Severity, Thresholds
@@ -40,92 +34,18 @@ from alphazero.machine.nvml import (
 )
 
 GIB = 1 << 30
-MOST_READINGS = 3600  # kept per GPU until they are taken: an hour at one per second
-
-
-class Doing(Enum):
-    """What the readings are kept apart by. OTHER: nothing that a GPU has to be busy for."""
-
-    TRAINING = "training"
-    SELF_PLAY = "self-play"
-    OTHER = "other"
-
-
-@dataclass(frozen=True)
-class GpuUsage:
-    """One GPU over a stretch of time; a figure is nan where unknown.
-
-    utilisation_percent and power_w are means of the readings, memory_used_gib and temperature_c the largest.
-    """
-
-    index: int
-    uuid: str
-    utilisation_percent: float
-    memory_used_gib: float
-    temperature_c: float
-    power_w: float
-
-
-class UsageMeter:
-    """Takes readings from the thread that watches the host and gives their sums to the training thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._doing = Doing.TRAINING
-        self._readings: dict[Doing, dict[int, deque[GpuReading]]] = {doing: {} for doing in Doing}
-
-    @contextlib.contextmanager
-    def doing(self, what: Doing) -> Iterator[None]:
-        """Readings made within the block are those of `what`."""
-        before, self._doing = self._doing, what
-        try:
-            yield
-        finally:
-            self._doing = before
-
-    def add(self, gpus: Iterable[GpuReading]) -> None:
-        """One reading of each GPU; those that do not answer count for nothing."""
-        doing = self._doing
-        if doing is Doing.OTHER:
-            return
-        with self._lock:
-            for gpu in gpus:
-                if not gpu.lost:
-                    kept = self._readings[doing].setdefault(gpu.index, deque(maxlen=MOST_READINGS))
-                    kept.append(gpu)
-
-    def take(self, what: Doing) -> tuple[GpuUsage, ...]:
-        """The GPUs read since the last call for `what`, by index; none where no reading was made."""
-        with self._lock:
-            readings, self._readings[what] = self._readings[what], {}
-        return tuple(_usage(list(readings[index])) for index in sorted(readings))
-
-
-def _usage(readings: list[GpuReading]) -> GpuUsage:
-    def known(values: Iterable[float | None]) -> list[float]:
-        return [float(value) for value in values if value is not None] or [math.nan]
-
-    utilisation = known(gpu.utilisation_percent for gpu in readings)
-    power = known(gpu.power_w for gpu in readings)
-    return GpuUsage(
-        index=readings[-1].index,
-        uuid=readings[-1].uuid,
-        utilisation_percent=sum(utilisation) / len(utilisation),
-        memory_used_gib=max(known(gpu.memory_used_bytes for gpu in readings)) / GIB,
-        temperature_c=max(known(gpu.temperature_c for gpu in readings)),
-        power_w=sum(power) / len(power),
-    )
 
 
 # By name as TensorBoard shows it: gpu0/temperature_c, host/memory_available_gib.
 Figures = Mapping[str, float]
+TakeUsage = Callable[[Sequence[GpuReading]], None]
 
 EVENT_WAIT_MS = 250
 STOP_S = 5.0
 # Findings of a host that a running job makes itself: it is what loads the cores and takes the memory.
 OWN_DOING = ("load_per_core", "cores_per_gpu", "clock")
 # Little of these is a warning before a start. During one the alarms of all hosts judge how it develops
-# (training/alarms), and what is left here are failures.
+# (show/alarms.py), and what is left here are failures.
 JUDGED_BY_ALARMS = ("disk_free_mib", "memory_available_mib")
 
 
@@ -134,7 +54,7 @@ class HealthWatcher:
     """Looks at this host every `interval_s` while a job runs; one per host, on local rank 0.
 
     report: gets the figures of each look, called on the watcher's thread. say: gets each fault
-    once. device: as in check_this_host. meter: gets how the GPUs are used at each look,
+    once. device: as in check_this_host. take_usage: gets how the GPUs are used at each look,
     and every `usage_interval_s` in between. Whatever goes wrong here is such a line too and never reaches
     the job.
     """
@@ -146,7 +66,7 @@ class HealthWatcher:
     thresholds: Thresholds
     directory: Path
     device: str = "auto"
-    meter: UsageMeter | None = None
+    take_usage: TakeUsage | None = None
     usage_interval_s: float = 1.0
 
     def __post_init__(self) -> None:
@@ -192,13 +112,13 @@ class HealthWatcher:
         machine = read_host(self.directory)
         for finding in self._judge(gpus, machine):
             self._report_once(finding)
-        if self.meter:
-            self.meter.add(gpus)
+        if self.take_usage:
+            self.take_usage(gpus)
         self.report(figures_of(gpus, machine))
 
-    def _read_usage(self, nvml: Nvml, meter: UsageMeter) -> None:
+    def _read_usage(self, nvml: Nvml, take_usage: TakeUsage) -> None:
         known = filter(is_visible, self._known.values())
-        meter.add([replace(nvml.usage(gpu.index), uuid=gpu.uuid, name=gpu.name) for gpu in known])
+        take_usage([replace(nvml.usage(gpu.index), uuid=gpu.uuid, name=gpu.name) for gpu in known])
 
     def _with_identity(self, gpu: GpuReading) -> GpuReading:
         """A lost device with the UUID and name it had."""
@@ -249,12 +169,12 @@ class HealthWatcher:
 
     def _wait(self, nvml: Nvml | None, events: XidEvents | None) -> None:
         """Until the next look; Xid events that arrive are reported at once, and usage is read meanwhile."""
-        meter = self.meter
+        take_usage = self.take_usage
         until = time.monotonic() + self.interval_s
         next_usage = time.monotonic() + self.usage_interval_s
         while (left := until - time.monotonic()) > 0 and not self._stopping.is_set():
-            if meter and nvml and (left := min(left, next_usage - time.monotonic())) <= 0:
-                self._guarded(lambda: self._read_usage(nvml, meter))
+            if take_usage and nvml and (left := min(left, next_usage - time.monotonic())) <= 0:
+                self._guarded(lambda: self._read_usage(nvml, take_usage))
                 next_usage = time.monotonic() + self.usage_interval_s
             elif events is None or not events.open:
                 self._stopping.wait(left)

@@ -147,8 +147,9 @@ def load_config(
         if file is not None and name in file.table:
             by_file |= _values_in(file, name, section)
     if file is not None:
-        for name in file.table.keys() - SECTIONS.keys() - {*FOREIGN_SECTIONS}:
-            refuse_section(file, name, SECTIONS)
+        for name in file.table:
+            if name not in SECTIONS and name not in FOREIGN_SECTIONS:
+                refuse_section(file, name, SECTIONS)
     by_user = {} if is_shipped else by_file
     values = {**by_file, **by_flag}
     by_json = _taken(deepspeed, values, by_user, by_flag, source) if deepspeed else {}

@@ -1,8 +1,8 @@
 """One host's part of a job: starts its launcher, passes output and signals on, and leaves nothing behind.
 
-`python -m alphazero.launch.agent.node_agent` reads the plan and then the head's beats and wishes from
-stdin, and answers on stdout (protocol.py). When the head falls silent, it ends the job; when it dies itself,
-its guard, a second process, does.
+The program reads the plan and then the head's beats and wishes from stdin, and answers on stdout
+(protocol.py). When the head falls silent, it ends the job; when it dies itself, its guard, a second process,
+does.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from alphazero.base.errors import AlphaZeroError
+from alphazero.base.log import error_line
 from alphazero.base.text import exit_text
 from alphazero.launch.agent import protocol
 from alphazero.launch.agent.processes import (
@@ -326,7 +327,7 @@ def main() -> int:
         try:
             plan, node_rank, received = read_plan()
         except AlphaZeroError as error:
-            print(f"alphazero: error: {error}", file=sys.stderr)
+            print(error_line(str(error)), file=sys.stderr)
             return error.exit_code
         guard = start_guard(plan.token, plan.grace_s)
         head = Head(plan.limits.silence_s, received)

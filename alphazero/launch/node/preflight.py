@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from alphazero.base.errors import AlphaZeroError, LaunchError, LostConnectionError
 from alphazero.base.files import sha256_of
+from alphazero.base.log import error_line
 from alphazero.base.records import from_json, to_json
 from alphazero.launch.node.preflight_report import (
     BANDWIDTH_BYTES,
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
         return _run(args)
     except AlphaZeroError as error:
         note_failure(error, error.exit_code)
-        print(f"alphazero: error: preflight: {error}", file=sys.stderr)
+        print(error_line(f"preflight: {error}"), file=sys.stderr)
         return error.exit_code
     except Exception as error:
         note_failure(error, CRASH_STATUS)
@@ -365,7 +366,7 @@ class RollCall:
     def _say(error: LaunchError) -> None:
         """To the terminal, and to the agent of this host: the process ends without raising it."""
         note_failure(error, FAILED)
-        print(f"alphazero: error: preflight: {error}", file=sys.stderr, flush=True)
+        print(error_line(f"preflight: {error}"), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
