@@ -19,7 +19,8 @@ from datetime import timedelta
 
 import torch
 
-from alphazero.base.errors import LostConnectionError
+from alphazero.base.errors import ConfigError, LostConnectionError
+from alphazero.base.text import reason
 from alphazero.games.batch import MicroBatch
 from alphazero.launch.node.store import served_store
 from alphazero.network.model.loss import LossTerms
@@ -116,6 +117,17 @@ def _quiet_stderr() -> Iterator[None]:
             sys.stderr.flush()
             os.dup2(kept, 2)
             os.close(kept)
+
+
+def check_options(recipe: Recipe, world_size: int) -> None:
+    """Raise ConfigError for options of a ds_config.json that DeepSpeed itself refuses."""
+    from deepspeed.runtime.config import DeepSpeedConfig
+
+    reduction(recipe.deepspeed)
+    try:
+        DeepSpeedConfig(engine_config(recipe, BatchPlan(world_size, 1, (1,) * world_size)))
+    except (ValueError, TypeError, AssertionError, AttributeError) as error:
+        raise ConfigError(f"{recipe.deepspeed.source}: DeepSpeed refuses it: {reason(error)}") from error
 
 
 def end_process_group() -> None:
