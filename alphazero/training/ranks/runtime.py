@@ -6,7 +6,6 @@ The switches of the device are those of the whole process: TF32, autotuning, det
 from __future__ import annotations
 
 import os
-import socket
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -74,7 +73,7 @@ def read_runtime(environment: Mapping[str, str], device: str = "auto", backend: 
         local_world_size=max(number("LOCAL_WORLD_SIZE", number("LOCAL_SIZE", 1)), local_rank + 1),
         device=chosen,
         backend=backend or ("nccl" if chosen.type == "cuda" else "gloo"),
-        host=socket.gethostname(),
+        host=os.uname().nodename,
     )
 
 

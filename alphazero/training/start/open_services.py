@@ -24,7 +24,7 @@ from alphazero.training.loop.job import Job, RankServices
 from alphazero.training.loop.part_clock import PartClock
 from alphazero.training.loop.writer import CheckpointWriter
 from alphazero.training.ranks.runtime import Runtime
-from alphazero.training.start.run_start import Found, Rank, write_best, write_newest
+from alphazero.training.start.run_start import Found, RankContext, write_best, write_newest
 
 
 def beat_of_start(run: RunDirectory, runtime: Runtime) -> Callable[[], None]:
@@ -44,7 +44,7 @@ def beat_of_start(run: RunDirectory, runtime: Runtime) -> Callable[[], None]:
 
 @contextlib.contextmanager
 def open_services(
-    found: Found, rank: Rank, before_save: Callable[[Callable[[], None]], None]
+    found: Found, rank: RankContext, before_save: Callable[[Callable[[], None]], None]
 ) -> Iterator[RankServices]:
     """The services of this rank, with a first heartbeat; the host is watched within the block. Collective.
 

@@ -62,8 +62,8 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Rank:
-    """This process, and what it has before its run is opened."""
+class RankContext:
+    """What a rank has before its run is opened."""
 
     runtime: Runtime
     exchange: Exchange
@@ -119,7 +119,7 @@ class Found:
 
 
 @contextlib.contextmanager
-def find_run(config: Config, request: Request, rank: Rank) -> Iterator[RunStart]:
+def find_run(config: Config, request: Request, rank: RankContext) -> Iterator[RunStart]:
     """Where the run lives and where it stands; within the block its writers hold its locks. Collective.
 
     Raises BusyError where another process writes to the run, CheckpointError where it cannot continue.
@@ -158,7 +158,7 @@ def _require_never_saved(run: RunDirectory) -> None:
     )
 
 
-def make_directory(found: Found, request: Request, rank: Rank) -> None:
+def make_directory(found: Found, request: Request, rank: RankContext) -> None:
     """Make the run directory where this rank writes, with this start's settings and the checkpoint's weights.
 
     Newer checkpoints than the one resumed step aside; of a complete run only what a killed start left undone
