@@ -7,7 +7,7 @@ best by each metric.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -194,20 +194,20 @@ def make_directory(found: Found, request: Request, rank: RankContext) -> None:
     rank.exchange.on_each(lambda: _keep_weights(job, start))
 
 
-def best_path(job: Job, metric: str) -> Path:
-    """The file of the weights that were best in `metric` so far."""
-    return job.run.path / best_weights_file_name(job.config.network, metric)
+def publish(job: Job, checkpoint: Checkpoint, metrics: Sequence[str] = ()) -> None:
+    """Write the checkpoint's weights, averaged where it has averages, as the newest ones.
 
-
-def write_newest(job: Job, checkpoint: Checkpoint) -> None:
-    """Write the checkpoint's weights, averaged where it has averages."""
-    write_weights(job.newest_weights, _weights_of(job, checkpoint))
-
-
-def write_best(job: Job, checkpoint: Checkpoint, metrics: Iterable[str]) -> None:
-    """Write them for each metric in which the checkpoint is the best so far."""
-    for metric in metrics:
-        write_weights(best_path(job, metric), _weights_of(job, checkpoint))
+    metrics: instead as those that are the best by these so far.
+    """
+    metadata: Metadata = {
+        "step": checkpoint.state.step,
+        "run": job.run.path.name,
+        "averaged": checkpoint.ema is not None,
+    }
+    weights = WeightsFile(job.config.network, checkpoint.ema or checkpoint.weights, metadata)
+    best = [job.run.path / best_weights_file_name(job.config.network, metric) for metric in metrics]
+    for path in best or [job.newest_weights]:
+        write_weights(path, weights)
 
 
 def _keep_weights(job: Job, start: RunStart) -> None:
@@ -219,9 +219,9 @@ def _keep_weights(job: Job, start: RunStart) -> None:
     if not start.writes or not start.resumed:
         return
     if not job.newest_weights.exists():
-        write_newest(job, start.resumed)
+        publish(job, start.resumed)
     for metric in BEST_METRICS:
-        file = best_path(job, metric)
+        file = job.run.path / best_weights_file_name(job.config.network, metric)
         try:
             best = find_best(job.run.checkpoints, metric, hash_files=False)
         except AlphaZeroError:  # none is marked
@@ -237,12 +237,3 @@ def _step_in(file: Path) -> object:
         return read_weights(file).metadata.get("step")
     except AlphaZeroError:
         return None
-
-
-def _weights_of(job: Job, checkpoint: Checkpoint) -> WeightsFile:
-    metadata: Metadata = {
-        "step": checkpoint.state.step,
-        "run": job.run.path.name,
-        "averaged": checkpoint.ema is not None,
-    }
-    return WeightsFile(job.config.network, checkpoint.ema or checkpoint.weights, metadata)
