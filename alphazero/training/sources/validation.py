@@ -336,6 +336,6 @@ def _exact_record(player: SolvedPlayer, step: int, truth: ExactTruth, spec: Game
     wrong: list[WrongPosition] = []
     for by, seen, positions in ((BY_POLICY, by_policy, asked), (BY_VALUE, by_value, after)):
         worst = Worst()
-        worst.look(seen, lambda at, among=positions: (str(at), among[at].line))
+        worst.look(seen, [(str(at), position.line) for at, position in enumerate(positions)].__getitem__)
         wrong += [one for *_, one in worst.found[by]]
     return ValidationRecord(step, OF_EXACT_TRUTH, len(after), *bins_of(tallies), phases, tuple(wrong))
