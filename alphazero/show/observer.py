@@ -159,7 +159,7 @@ def read_host(directory: Path) -> dict[str, float | None]:
 
 @dataclass(frozen=True)
 class _Interval:
-    """An interval as all ranks saw it. watched_s: its seconds, or 0 where no GPU was read; busy_s: of these."""
+    """An interval as all ranks saw it. watched_s: in which GPUs were read; busy_s: and computed."""
 
     seconds: float
     amount: float
