@@ -176,12 +176,12 @@ def pin_ranks(runtime: Runtime, exchange: Exchange) -> list[str]:
     return lines
 
 
-def _pin(place: int, uuids: Sequence[str]) -> str:
-    """What was done with this rank. uuids: of the GPUs of this host's ranks; `place`: its own among them."""
+def _pin(number: int, uuids: Sequence[str]) -> str:
+    """What was done with this rank. uuids: of the GPUs of this host's ranks; `number`: its own among them."""
     if machine.is_bound_by_launcher():
         return f"{machine.processors_text(frozenset(os.sched_getaffinity(0)))}, as the launcher bound it"
     allowed = frozenset(os.sched_getaffinity(0))
-    share = machine.share_of(place, machine.processors_near(uuids), allowed)
+    share = machine.share_of(number, machine.processors_near(uuids), allowed)
     if share is None:
         return "ranks are not pinned: none are known to be nearer to one GPU than to another"
     try:

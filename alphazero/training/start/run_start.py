@@ -89,7 +89,7 @@ class RunStart:
 
     @property
     def step(self) -> int:
-        """Completed steps."""
+        """How many steps the checkpoint has completed; 0 for a new run."""
         return self.resumed.state.step if self.resumed else 0
 
     def is_complete(self, job: Job) -> bool:
