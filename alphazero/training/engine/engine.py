@@ -41,7 +41,7 @@ from alphazero.training.engine.gradients import (
     is_told_late,
     time_collectives,
 )
-from alphazero.training.engine.graphed_network import CudaRecorder, uses_graphs
+from alphazero.training.engine.graphed_network import CudaRecorder, why_no_graphs
 from alphazero.training.engine.optimizer import (
     LossScale,
     SkippableMuon,
@@ -198,7 +198,7 @@ class Engine:
         self._verdict = GOOD
         self._max_norm = recipe.optimizer.clip_gradients
         self._losses = torch.zeros((), device=runtime.device)
-        if runtime.device.type == "cuda" and uses_graphs(training, settings.passed_on):
+        if runtime.device.type == "cuda" and not why_no_graphs(training, settings.passed_on):
             # After initialize: from here on weights stay where they are.
             self._module.use_graphs(
                 CudaRecorder(runtime.device), lambda text: say(f"rank {runtime.rank}: {text}")

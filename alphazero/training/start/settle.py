@@ -17,7 +17,7 @@ from alphazero.training.engine.planner import PrecisionChoice, choose_kernels, c
 from alphazero.training.engine.probe import seconds_per_pass
 from alphazero.training.ranks.batch import BatchSizes, fix_batch
 from alphazero.training.ranks.runtime import apply_device_settings
-from alphazero.training.start.run_start import Rank, RunStart
+from alphazero.training.start.run_start import RankContext, RunStart
 from alphazero.training.start.starting_network import StartingNetwork, starting_network
 
 
@@ -43,7 +43,7 @@ class Settled:
 
 
 def settle_settings(
-    config: Config, settings: DeepSpeedSettings, start: RunStart, rank: Rank
+    config: Config, settings: DeepSpeedSettings, start: RunStart, rank: RankContext
 ) -> tuple[Config, Settled, StartingNetwork, list[str]]:
     """The settings with those of the checkpoint; what else is found out at once; lines. Collective."""
     saved, num_ranks = start.saved, rank.runtime.world_size
@@ -65,7 +65,7 @@ def settle_settings(
 
 
 def settle_precision(
-    config: Config, settings: DeepSpeedSettings, network: AlphaZeroNet, start: RunStart, rank: Rank
+    config: Config, settings: DeepSpeedSettings, network: AlphaZeroNet, start: RunStart, rank: RankContext
 ) -> tuple[PrecisionChoice, list[str]]:
     """A precision in place of `auto`; kernels for the evaluations of self-play, with lines for the banner."""
     device, world_size = rank.runtime.device, rank.runtime.world_size

@@ -62,7 +62,7 @@ from alphazero.training.start.resume_checks import (
     check_self_play,
     complete,
 )
-from alphazero.training.start.run_start import Found, Rank, Request, RunStart, find_run, make_directory
+from alphazero.training.start.run_start import Found, RankContext, Request, RunStart, find_run, make_directory
 from alphazero.training.start.settle import settle_precision, settle_settings
 from alphazero.training.start.sharing import load_shared
 from alphazero.training.start.stall_watch import stall_watch
@@ -81,7 +81,7 @@ def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request
     runtime = with_local_ranks(runtime, exchange)
     torch.set_num_threads(default_threads(runtime.local_world_size))
     console = Console(runtime.is_main, log_format=config.run.log_format, quiet=config.run.quiet)
-    rank = Rank(runtime, exchange, console, stop)
+    rank = RankContext(runtime, exchange, console, stop)
     console.begin("preparing")
     try:
         # Before all that depends on settings: ranks with different settings would wait for each other.
@@ -97,7 +97,9 @@ def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request
     return status
 
 
-def _train(config: Config, settings: DeepSpeedSettings, request: Request, start: RunStart, rank: Rank) -> int:
+def _train(
+    config: Config, settings: DeepSpeedSettings, request: Request, start: RunStart, rank: RankContext
+) -> int:
     """The stages of a run in their order; returns the exit status."""
     started = time.monotonic()
     found = prepare(config, settings, request, start, rank)
@@ -125,7 +127,7 @@ def _train(config: Config, settings: DeepSpeedSettings, request: Request, start:
 
 
 def prepare(
-    config: Config, settings: DeepSpeedSettings, request: Request, start: RunStart, rank: Rank
+    config: Config, settings: DeepSpeedSettings, request: Request, start: RunStart, rank: RankContext
 ) -> Found:
     """Settle settings, network, precision, batch and games, and check that they can resume the run.
 
@@ -197,7 +199,7 @@ def make_job(config: Config, runtime: Runtime, run: RunDirectory, window: Window
     return Job(config, runtime, run, steps, window.num_samples)
 
 
-def train_to_the_end(found: Found, data_check: DataCheck, rank: Rank) -> TrainingOutcome:
+def train_to_the_end(found: Found, data_check: DataCheck, rank: RankContext) -> TrainingOutcome:
     """Open the services of this rank and train until the last step or a signal."""
     job = found.job
     with (
