@@ -26,7 +26,7 @@ from alphazero.cli.flags import (
     device_of,
     networks_of,
 )
-from alphazero.cli.measuring import eval_outside, eval_solved, eval_suites
+from alphazero.cli.measuring import eval_solved, eval_suites
 from alphazero.cli.measuring.eval_solved import MORE, RESULT, results_of
 from alphazero.cli.measuring.eval_suites import BATCH_SIZE
 from alphazero.data.open import open_or_import
@@ -117,8 +117,6 @@ def run(args: argparse.Namespace) -> int:
     places = find_places(args.gpus, args.device)
     device = device_of("cpu" if places else args.device)  # workers evaluate
     if args.solved:
-        if args.solver:
-            return eval_outside.run(args, device, places)
         return eval_solved.run(args, device, places)
     eval_solved.refuse_flags(args)
     args.positions, args.num_workers = args.positions or MOST_POSITIONS, args.num_workers or 1
