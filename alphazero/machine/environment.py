@@ -20,7 +20,11 @@ from alphazero.machine.machine import DEFAULT_PORT, list_devices, port_is_free
 from alphazero.machine.memory import HostMemory, count_cores, count_processors
 from alphazero.machine.nvml import NvmlUnusable, device_files_present, open_nvml
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+PACKAGE = Path(__file__).resolve().parents[1]
+CHECKOUT = PACKAGE.parent
+# Starts `alphazero ARGUMENTS`, or another module with `--module NAME`. All that starts Python does so by this
+# path: `python -m` would look for modules in the working directory first, whoever put files there.
+START = str(PACKAGE / "__main__.py")
 UNKNOWN = "unknown"
 NOT_INSTALLED = "not installed"
 TIMEOUT_S = 10

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from alphazero.base.errors import LaunchError, PortInUseError
-from alphazero.machine.lock import boot_id, namespace
 from alphazero.machine.memory import ROOT, count_cores
 from alphazero.machine.nvml import Device, NvmlUnusable, device_files_present, open_nvml
 
@@ -418,5 +417,8 @@ def machine_identity() -> str:
     Containers with separate networks, and hosts that tests make of namespaces, share a kernel and are
     hosts to their peers.
     """
-    boot, network = boot_id(), namespace("net")
-    return f"{boot} {network}" if boot and network else ""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/net').readlink()}"
+    except OSError:
+        return ""

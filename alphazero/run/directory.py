@@ -6,7 +6,7 @@ import contextlib
 import platform
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +14,10 @@ from alphazero.base.errors import BusyError, ConfigError
 from alphazero.base.files import remove_unfinished, write_json
 from alphazero.base.text import as_utf8, printable
 from alphazero.machine.environment import CHECKOUT, environment, git, version_of
-from alphazero.machine.lock import DirectoryLock, Say, holder_of, way_past_the_dead
+from alphazero.machine.lock import holder_of, only_writer
 
 # Set for the ranks of a restart: what is left of the start before may still hold the lock for a moment.
 RESTART_VARIABLE = "ALPHAZERO_RESTART"
-CLAIM_ATTEMPTS = 10
 REPORTED_PACKAGES = ("alphazero", "torch", "deepspeed", "numpy", "pyarrow", "safetensors")
 
 
@@ -90,54 +89,37 @@ def _reserved(path: Path) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class Claim:
-    """The right of one process to write to a run, until it ends. made: directories made for it."""
+@contextlib.contextmanager
+def claimed(run: RunDirectory, say: Callable[[str], None], wait_s: float = 0.0) -> Iterator[None]:
+    """Be the one writer of `run` within the block; what killed writers left there is removed.
 
-    run: RunDirectory
-    lock: DirectoryLock
-    made: tuple[Path, ...]
-
-    def end(self) -> None:
-        """Let go; of a start that came to nothing, no directory is left."""
-        if self.run.config.exists():
-            self.lock.release()
-            return
-        self.lock.withdraw()
-        with contextlib.suppress(OSError):  # not empty
-            for path in self.made:
-                path.rmdir()
-
-
-def claim(run: RunDirectory, say: Say, wait_s: float = 0.0) -> Claim:
-    """Become the one writer of `run`, waiting `wait_s` at most, and remove what killed writers left there.
-
-    Raises BusyError naming the process that writes there now.
+    wait_s: how long to wait for another process. A start that came to nothing leaves no directory. Raises
+    BusyError naming the process that writes there now.
     """
     if run.checkpoints.is_symlink():
         raise ConfigError(f"{run.checkpoints}: is a link; expected a directory, or a --runs-dir elsewhere")
-    made = tuple(path for path in (run.path, *run.path.parents) if not path.exists())
-    for attempt in range(CLAIM_ATTEMPTS):
-        try:
-            run.path.mkdir(parents=True, exist_ok=True)
-            lock = DirectoryLock.acquire(run.path, "training", say, wait_s)
-            break
-        except FileNotFoundError:  # a start that came to nothing took its empty directory away
-            if attempt == CLAIM_ATTEMPTS - 1:
-                raise
-        except OSError as error:
-            raise ConfigError(f"{run.path}: cannot be written: {error.strerror}") from error
-    for directory in (run.path, run.checkpoints):
-        remove_unfinished(directory)
-    return Claim(run, lock, made)
+    made = [path for path in (run.path, *run.path.parents) if not path.exists()]
+    try:
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(only_writer(run.path, "training", say, wait_s))
+            except OSError as error:
+                raise ConfigError(f"{run.path}: cannot be written: {error.strerror}") from error
+            for directory in (run.path, run.checkpoints):
+                remove_unfinished(directory)
+            yield
+    finally:
+        with contextlib.suppress(OSError):  # not empty
+            for path in made:
+                path.rmdir()
 
 
 def require_free(run: RunDirectory) -> None:
-    """Raise BusyError where a process is known to write to `run` now. A first look only: `claim` decides."""
+    """Raise BusyError where a process is known to write to `run` now. A first look: `claimed` decides."""
     if holder := holder_of(run.path):
         raise BusyError(
             f"{run.path}: in use ({holder}); expected one writer: wait for it to end, or use another "
-            f"--run-name{way_past_the_dead(run.path)}"
+            "--run-name"
         )
 
 

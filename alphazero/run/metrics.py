@@ -6,12 +6,12 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import complete_lines, cut_unfinished_line
-from alphazero.base.text import counted
+from alphazero.base.text import counted, printable
 from alphazero.run.directory import RunDirectory
 
 # Of an event: text or a number.
@@ -71,8 +71,15 @@ class JsonLinesWriter:
 class AllWriters:
     """The configured writers of a run, as one; any thread may call."""
 
-    def __init__(self, writers: list[MetricWriter], first_step: int = 0) -> None:
+    def __init__(
+        self,
+        writers: list[MetricWriter],
+        first_step: int = 0,
+        finish: Callable[[bool], None] | None = None,
+    ) -> None:
+        """finish: called once all are closed, told whether the run failed."""
         self._writers = writers
+        self._finish = finish
         self._step = first_step
         self._lock = threading.Lock()
 
@@ -120,6 +127,9 @@ class AllWriters:
             writers, self._writers = self._writers, []
             for writer in writers:
                 writer.close(failed)
+            if self._finish is not None:
+                self._finish(failed)
+                self._finish = None
 
 
 def read_metrics(run: RunDirectory, kind: str) -> list[dict[str, float]]:
@@ -147,7 +157,7 @@ def read_metrics(run: RunDirectory, kind: str) -> list[dict[str, float]]:
             damaged.append(number)
     if damaged:
         print(
-            f"{run.metrics}:{damaged[0]}: no JSON of a step;"
+            f"{printable(run.metrics)}:{damaged[0]}: no JSON of a step;"
             f" passed over {counted(len(damaged), 'damaged line')}",
             file=sys.stderr,
         )

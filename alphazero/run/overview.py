@@ -6,7 +6,6 @@ Needs no torch. A damaged run is a row with its fault.
 from __future__ import annotations
 
 import os
-import socket
 import stat
 import time
 from collections.abc import Iterable, Mapping
@@ -17,14 +16,10 @@ from typing import Any
 
 from alphazero.base.errors import AlphaZeroError, CheckpointError, ConfigError
 from alphazero.base.text import reason
-from alphazero.machine.lock import HELD_FILE, LOCK_FILE, Holder, read_holder
+from alphazero.machine.lock import Holder, holder_of
 from alphazero.run import checkpoint_files as files
 from alphazero.run.directory import RunDirectory
 from alphazero.run.rank import Heartbeat, Phase, read_heartbeats
-
-# A process of another host is taken to run as long as something changes: a heartbeat each second, and pauses
-# as long as the launcher allows them (Limits.pause_s).
-SILENT_S = 600.0
 
 
 class RunState(str, Enum):
@@ -104,8 +99,8 @@ def is_run(path: Path) -> bool:
         return path.is_dir()
 
 
-def overview_of(path: Path, now_s: float | None = None) -> RunOverview:
-    """The state of the run at `path`. now_s: the wall clock, by default the machine's."""
+def overview_of(path: Path) -> RunOverview:
+    """The state of the run at `path`."""
     run = RunDirectory(path)
     size_bytes, changed_s, unreadable = _size_and_change(path)
     found: dict[str, Any] = {"path": path, "size_bytes": size_bytes, "changed_s": changed_s}
@@ -117,8 +112,7 @@ def overview_of(path: Path, now_s: float | None = None) -> RunOverview:
         return RunOverview(state=RunState.DAMAGED, fault=reason(error), **found)
     if unreadable:
         return RunOverview(state=RunState.DAMAGED, fault=unreadable, network=network, **found)
-    idle_s = (time.time() if now_s is None else now_s) - changed_s
-    holder = _writer_of(path, idle_s)
+    holder = holder_of(path)
     reported = max((beat.step for beat in beats), default=-1)
     return RunOverview(
         state=_state(holder, beats, step, num_steps),
@@ -140,17 +134,6 @@ def _state(holder: Holder | None, beats: Iterable[Heartbeat], step: int, num_ste
     if 0 <= num_steps <= step:
         return RunState.ENDED
     return RunState.STOPPED if phases or step >= 0 else RunState.CRASHED
-
-
-def _writer_of(path: Path, idle_s: float) -> Holder | None:
-    """The process that the lock's file names, unless it has ended: without taking the lock for a moment."""
-    for name in (HELD_FILE, LOCK_FILE):
-        holder = read_holder(path / name)
-        if holder is None or holder.is_gone():
-            continue
-        if holder.host == socket.gethostname() or idle_s < SILENT_S:
-            return holder
-    return None
 
 
 def _network(run: RunDirectory) -> str:

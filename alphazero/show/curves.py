@@ -1,19 +1,17 @@
 """Curves for viewers: which figures, in which group, at which step, and each point once.
 
-TensorBoard and Weights & Biases get the same points. metrics.jsonl has every figure (docs/runs.md).
+metrics.jsonl has every figure (docs/runs.md).
 """
 
 from __future__ import annotations
 
 import json
-import re
-from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from alphazero.run.metrics import Field, MetricWriter
+from alphazero.run.metrics import Field
 
-_STEP_OF_LINE = re.compile(r'\{"kind": "(\w+)", "step": (\d{1,18})[,}]')
+_LOSSES_OF_A_STEP = '{"kind": "step",'
 # In the order of interest.
 TRAIN, VALIDATION, SELF_PLAY, SPEED, SYSTEM = "train", "validation", "selfplay", "speed", "system"
 GROUPS = (TRAIN, VALIDATION, SELF_PLAY, SPEED, SYSTEM)
@@ -45,11 +43,6 @@ class Point:
     step: int
     value: float
 
-    @property
-    def curve(self) -> str:
-        """Group and name."""
-        return f"{self.group}/{self.name}"
-
 
 @dataclass
 class _Curve:
@@ -60,17 +53,14 @@ class _Curve:
 
 
 class Curves:
-    """Turns figures into points with growing steps: of several at one step the first is shown."""
+    """Turns figures into points with growing steps: of several at one step the first is shown.
 
-    def __init__(self, absent: frozenset[str] = frozenset(), *, hides_zeros: bool = False) -> None:
-        """absent: names of figures that this run does not have, though each step has a zero for them.
+    A curve begins with its first value other than zero, so that what is always zero has no curve. The zeros
+    before it are never shown: sent once the curve begins, they would be older than checkpoints from which a
+    killed run resumes, and would be sent again.
+    """
 
-        hides_zeros: a curve begins with its first value other than zero, so that what is always zero has no
-        curve. The zeros before it are never shown: sent once the curve begins, they would be older than
-        checkpoints from which a killed run resumes, and would be sent again.
-        """
-        self._absent = absent
-        self._hides_zeros = hides_zeros
+    def __init__(self) -> None:
         self._curves: dict[str, _Curve] = {}
 
     def take(self, kind: str, step: int, figures: Mapping[str, float]) -> list[Point]:
@@ -80,13 +70,11 @@ class Curves:
     def _take(self, points: Iterable[Point]) -> list[Point]:
         shown = []
         for point in points:
-            if point.name.removeprefix("epoch_") in self._absent:
-                continue
-            curve = self._curves.setdefault(point.curve, _Curve())
+            curve = self._curves.setdefault(f"{point.group}/{point.name}", _Curve())
             if point.step <= curve.last_step:
                 continue
             curve.last_step = point.step
-            curve.has_begun = curve.has_begun or point.value != 0 or not self._hides_zeros
+            curve.has_begun = curve.has_begun or point.value != 0
             if curve.has_begun:
                 shown.append(point)
         return shown
@@ -96,18 +84,11 @@ class Curves:
         for curve in self._curves.values():
             curve.last_step = min(curve.last_step, step)
 
-    def restore(self, lines: Iterable[str], step: int, after: int | None = None) -> list[Point]:
-        """Restore the state of earlier starts of the run at `step` from the lines of metrics.jsonl.
-
-        after: the points from there to `step` that were shown then; None: none of them, and losses of single
-        steps are skipped, since they are never all zero.
-        """
-        shown = []
+    def restore(self, lines: Iterable[str], step: int) -> None:
+        """Restore the state of earlier starts of the run at `step` from the lines of metrics.jsonl."""
         for text in lines:
-            match = _STEP_OF_LINE.match(text)
-            is_step = match is not None and match[1] == "step"
-            if is_step and (after is None or match is None or not after < int(match[2]) <= step):
-                continue
+            if text.startswith(_LOSSES_OF_A_STEP):
+                continue  # never all zero, and far more than all others
             try:
                 line: dict[str, Field] = json.loads(text)
                 kind, at = str(line.pop("kind")), int(line.pop("step"))
@@ -115,8 +96,7 @@ class Curves:
                 points = [point for point in _points(kind, at, figures) if point.step <= step]
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
                 continue  # damaged: read_metrics reports it
-            shown += self._take(points)
-        return [point for point in shown if after is not None and point.step > after]
+            self._take(points)
 
 
 def _points(kind: str, step: int, figures: Mapping[str, float]) -> Iterator[Point]:
@@ -145,28 +125,3 @@ def _shown_step(kind: str, step: int, figures: Mapping[str, float]) -> int:
     if kind == "epoch":
         return int(figures.get("ended_in_step", step))
     return step + 1 if kind == "self_play" else step
-
-
-class Viewer(MetricWriter):
-    """A metric writer for a program in which people look at a run: figures are curves, events are texts."""
-
-    def __init__(self, curves: Curves) -> None:
-        self._curves = curves
-
-    @abstractmethod
-    def points(self, points: Sequence[Point]) -> None:
-        """Show points of curves."""
-
-    def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
-        """Show the figures that are curves."""
-        if points := self._curves.take(kind, step, figures):
-            self.points(points)
-
-    def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
-        """Show its fields as a text, a line each."""
-        lines = (f"**{name}**: {value}" for name, value in fields.items() if name != "time_s")
-        self.note(kind, step, "  \n".join(lines))
-
-    def rewind(self, step: int) -> None:
-        """Expect points after `step` once more."""
-        self._curves.rewind(step)

@@ -6,19 +6,18 @@ The event files are in the run's directory, because TensorBoard names a run by t
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from alphazero.run.directory import RunDirectory
-from alphazero.show.curves import GROUPS, SELF_PLAY, TRAIN, VALIDATION, Curves, Point, Viewer
+from alphazero.run.metrics import Field, MetricWriter
+from alphazero.show.curves import GROUPS, SELF_PLAY, TRAIN, VALIDATION, Curves
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 Setting = str | bool | int | float
 
-OLD_DIRECTORY = "tensorboard"
-EVENT_FILES = "events.out.tfevents.*"
 FLUSH_S = 10  # until a point is on disk where no checkpoint asks for it earlier
 # TensorBoard sorts groups by name and offers no other order in its first tab, so a number leads each name.
 NUMBERED = {group: f"{number}_{group}" for number, group in enumerate(GROUPS, start=1)}
@@ -40,27 +39,31 @@ _HPARAM_KINDS = {
 }
 
 
-class TensorBoardViewer(Viewer):
+class TensorBoardViewer(MetricWriter):
     """Writes event files; a start hides the points that will be repeated."""
 
     def __init__(
         self, run: RunDirectory, first_step: int, settings: Mapping[str, Setting], curves: Curves
     ) -> None:
         """first_step: of the checkpoint that the run resumes from, else 0."""
-        super().__init__(curves)
         from torch.utils.tensorboard import SummaryWriter
 
-        _move_up(run)
+        self._curves = curves
         # Points after the checkpoint are repeated, so they are hidden; without one, all are.
         kept = first_step + 1 if first_step else 0
         self._writer: SummaryWriter = SummaryWriter(str(run.path), purge_step=kept, flush_secs=FLUSH_S)
         self._file: Any = self._writer.file_writer
         self._add_settings(settings)
 
-    def points(self, points: Sequence[Point]) -> None:
-        """Add them to their curves."""
-        for point in points:
+    def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
+        """Add the figures that are curves."""
+        for point in self._curves.take(kind, step, figures):
             self._writer.add_scalar(f"{NUMBERED[point.group]}/{point.name}", point.value, point.step)
+
+    def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
+        """Show its fields as a text, a line each."""
+        lines = (f"**{name}**: {value}" for name, value in fields.items() if name != "time_s")
+        self.note(kind, step, "  \n".join(lines))
 
     def note(self, name: str, step: int, text: str) -> None:
         """Add a text in Markdown."""
@@ -72,7 +75,7 @@ class TensorBoardViewer(Viewer):
 
     def rewind(self, step: int) -> None:
         """Hide the points after `step`, which are expected once more."""
-        super().rewind(step)
+        self._curves.rewind(step)
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
         log = SessionLog(status=SessionLog.START)
@@ -116,12 +119,3 @@ class TensorBoardViewer(Viewer):
         described = metadata.create_summary_metadata(plugin_data_pb2.HParamsPluginData(**content))
         value = Summary.Value(tag=tag, metadata=described, tensor=metadata.NULL_TENSOR)
         self._file.add_summary(Summary(value=[value]), 0)
-
-
-def _move_up(run: RunDirectory) -> None:
-    """Event files of version 0 are in a subdirectory, which would appear as a second run."""
-    old = run.path / OLD_DIRECTORY
-    for path in sorted(old.glob(EVENT_FILES)):
-        path.replace(run.path / path.name)
-    if old.is_dir() and not any(old.iterdir()):
-        old.rmdir()

@@ -1,4 +1,4 @@
-"""Opens all writers of a run's figures: its own file, TensorBoard, Weights & Biases.
+"""Opens all writers of a run's figures: its own file, TensorBoard, and what Weights & Biases reads of that.
 
 Training makes this one call and names no writer itself.
 """
@@ -14,7 +14,7 @@ from alphazero.run.metrics import AllWriters, JsonLinesWriter, MetricWriter
 from alphazero.settings.load import Config, to_table
 from alphazero.show.curves import Curves
 from alphazero.show.tensorboard import Setting, TensorBoardViewer
-from alphazero.show.weights_and_biases import WandbViewer
+from alphazero.show.weights_and_biases import start_wandb
 
 SHOWN = (
     *("network.game", "self_play.mode", "network.body", "network.blocks", "network.filters"),
@@ -29,21 +29,14 @@ def open_writers(
     run: RunDirectory, config: Config, first_step: int, world_size: int, say: Callable[[str], None]
 ) -> AllWriters:
     """The writers of rank 0. first_step: of the checkpoint that the run resumes from, else 0."""
-    absent = frozenset() if config.network.moves_left else frozenset({"moves_left_loss"})
+    finish = start_wandb(run, config.run, to_table(config), say) if config.run.wandb else None
     earlier = complete_lines(run.metrics) if first_step else []
     writers: list[MetricWriter] = [JsonLinesWriter(run)]
     if config.run.tensorboard:
-        curves = Curves(absent, hides_zeros=True)
+        curves = Curves()
         curves.restore(earlier, first_step)
         writers.append(TensorBoardViewer(run, first_step, shown_settings(config, world_size), curves))
-    if config.run.wandb:
-        curves = Curves(absent)
-        wandb = WandbViewer(run, config.run, to_table(config), curves, say)
-        # Points up to their last step were sent.
-        unsent = curves.restore(earlier, first_step, after=wandb.last_step)
-        wandb.points(sorted(unsent, key=lambda point: point.step))
-        writers.append(wandb)
-    return AllWriters(writers, first_step)
+    return AllWriters(writers, first_step, finish)
 
 
 def shown_settings(config: Config, world_size: int) -> dict[str, Setting]:

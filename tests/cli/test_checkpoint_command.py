@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from alphazero.cli.main import main
-from alphazero.machine.lock import DirectoryLock
+from alphazero.machine.lock import only_writer
 from alphazero.network.weights.checkpoint import save
 from alphazero.run import checkpoint_files
 from tests.support.jobs.saving import checkpoint_of
@@ -59,7 +59,7 @@ def test_prune_is_refused_while_a_job_writes_to_the_run(run_directory, tmp_path,
     (run_directory / "link").symlink_to(run_directory / "checkpoints")
     (run_directory / "checkpoints" / ".step-00000009.tmp").mkdir()  # the job is writing it
     arguments = ["checkpoint", "prune", str(run_directory / named), "--keep", "1"]
-    with DirectoryLock.acquire(run_directory, "training", print):
+    with only_writer(run_directory, "training", print):
         assert main(arguments) == 2
         assert main([*arguments, "--dry-run"]) == (0 if named != "link" else 2)
     assert "in use (training, process" in capsys.readouterr().err

@@ -15,7 +15,7 @@ import pytest
 
 from alphazero.base.text import counted
 from alphazero.cli.main import main
-from alphazero.machine.lock import DirectoryLock
+from alphazero.machine.lock import only_writer
 from alphazero.machine.memory import MemoryState
 from tests.support.paths import REPOSITORY
 
@@ -448,7 +448,7 @@ def test_a_run_in_use_is_refused_before_ranks_start(no_gpu, tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     run = tmp_path / "runs" / "job"
     run.mkdir(parents=True)
-    with DirectoryLock.acquire(run, "training", print):
+    with only_writer(run, "training", print):
         assert main(["launch", "--gpus", "1", "--device", "cpu", "--run-name", "job"]) == 2
     assert f"runs/job: in use (training, process {os.getpid()} on " in capsys.readouterr().err
     assert [path.name for path in run.iterdir()] == [".alphazero.lock"]

@@ -18,7 +18,7 @@ from alphazero.cli.command_table import build_parser
 from alphazero.cli.main import main
 from alphazero.data.store.store import GameStore
 from alphazero.games.registry import get_spec
-from alphazero.machine.lock import DirectoryLock
+from alphazero.machine.lock import only_writer
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import WeightsFile, write_weights
 from alphazero.settings.sections import NetworkConfig
@@ -214,7 +214,7 @@ def test_a_store_that_another_process_writes_to_is_refused_and_left_as_it_is(
         (tmp_path / name).mkdir()
     stray.write_bytes(b"being written")
     argv = ["selfplay", "--weights", weights, "--out", str(tmp_path / "games"), "--games", "1", *QUICK]
-    with DirectoryLock.acquire(tmp_path / locked, "training", print):
+    with only_writer(tmp_path / locked, "training", print):
         assert main(argv) == 2
     assert "in use (training, process" in capsys.readouterr().err
     assert stray.exists()

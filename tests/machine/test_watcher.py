@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.paths import SUPPORT
 
-SCRIPT = SUPPORT / "cluster" / "watched_job.py"
+SCRIPT = SUPPORT / "launch" / "watched_job.py"
 ONE = "gpu GPU-aa\nname NVIDIA H200\n"
 LIMIT_S = 20
 

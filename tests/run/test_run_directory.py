@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from alphazero.base.errors import BusyError, ConfigError
-from alphazero.machine.lock import LOCK_FILE
 from alphazero.run.directory import (
     RunDirectory,
     choose_run_directory,
-    claim,
+    claimed,
     describe_environment,
     require_free,
 )
@@ -21,10 +20,10 @@ from tests.support.paths import REPOSITORY
 CLAIM = """
 import sys, time
 from pathlib import Path
-from alphazero.run.directory import RunDirectory, claim
-held = claim(RunDirectory(Path(sys.argv[1])), print)
-print("held", flush=True)
-time.sleep(60)
+from alphazero.run.directory import RunDirectory, claimed
+with claimed(RunDirectory(Path(sys.argv[1])), print):
+    print("held", flush=True)
+    time.sleep(60)
 """
 
 
@@ -58,7 +57,8 @@ def test_choosing_a_directory_leaves_what_its_writer_is_writing(tmp_path):
 def test_a_claim_removes_what_a_killed_writer_left(tmp_path):
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / ".config.json.12.tmp").touch()
-    claim(RunDirectory(tmp_path / "job"), print).end()
+    with claimed(RunDirectory(tmp_path / "job"), print):
+        pass
     assert not (tmp_path / "job" / ".config.json.12.tmp").exists()
 
 
@@ -66,7 +66,7 @@ def test_a_second_writer_is_refused_and_cleans_nothing(tmp_path, held_by_another
     unfinished = tmp_path / "job" / ".config.json.12.tmp"
     unfinished.touch()
     run = choose(tmp_path, fresh_start=False)
-    for refuse in (lambda: claim(run, print), lambda: require_free(run)):
+    for refuse in (lambda: claimed(run, print).__enter__(), lambda: require_free(run)):
         with pytest.raises(BusyError, match=rf"in use \(training, process {held_by_another.pid} on "):
             refuse()
     assert unfinished.exists()
@@ -79,7 +79,8 @@ def test_a_restart_waits_for_what_is_left_of_the_start_before(tmp_path, held_by_
         said.append(text)
         held_by_another.kill()
 
-    claim(RunDirectory(tmp_path / "job"), say, wait_s=30).end()
+    with claimed(RunDirectory(tmp_path / "job"), say, wait_s=30):
+        pass
     assert len(said) == 1 and "waiting up to 30 s for training" in said[0]
 
 
@@ -91,24 +92,23 @@ def test_fresh_starts_at_one_moment_take_a_directory_each(tmp_path):
 
 def test_a_start_that_comes_to_nothing_leaves_no_directory(tmp_path):
     run = RunDirectory(tmp_path / "runs" / "job")
-    claim(run, print).end()
+    with claimed(run, print):
+        assert run.path.is_dir()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_start_that_comes_to_nothing_leaves_what_others_put_there(tmp_path):
     run = RunDirectory(tmp_path / "job")
-    held = claim(run, print)
-    (run.path / "logs").mkdir()
-    held.end()
+    with claimed(run, print):
+        (run.path / "logs").mkdir()
     assert [path.name for path in run.path.iterdir()] == ["logs"]
 
 
 def test_a_run_that_was_begun_keeps_its_directory(tmp_path):
     run = RunDirectory(tmp_path / "job")
-    held = claim(run, print)
-    run.config.touch()
-    held.end()
-    assert sorted(path.name for path in run.path.iterdir()) == [LOCK_FILE, "config.json"]
+    with claimed(run, print):
+        run.config.touch()
+    assert [path.name for path in run.path.iterdir()] == ["config.json"]
 
 
 def test_checkpoints_behind_a_link_are_refused_and_left_alone(tmp_path):
@@ -118,7 +118,7 @@ def test_checkpoints_behind_a_link_are_refused_and_left_alone(tmp_path):
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / "checkpoints").symlink_to(elsewhere)
     with pytest.raises(ConfigError, match="job/checkpoints: is a link; expected a directory"):
-        claim(RunDirectory(tmp_path / "job"), print)
+        claimed(RunDirectory(tmp_path / "job"), print).__enter__()
     assert (elsewhere / ".latest.12.tmp").exists()
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,11 @@ import torch
 
 from alphazero.base.errors import ConfigError
 from alphazero.cli.command_table import run_command
-from alphazero.machine import lock
+from alphazero.machine.lock import LOCK_FILE, only_writer
 from alphazero.network.weights.checkpoint import Checkpoint, TrainingState, save
 from alphazero.run.checkpoint_files import STATE, mark_best
 from alphazero.run.directory import RunDirectory, create
-from alphazero.run.overview import SILENT_S, RunState, list_runs, network_text, overview_of
+from alphazero.run.overview import RunState, list_runs, network_text, overview_of
 from alphazero.run.rank import HeartbeatWriter, Phase
 from alphazero.settings.load import Config, to_table
 from alphazero.settings.sections import NetworkConfig
@@ -41,12 +40,6 @@ def make_run(directory: Path, steps: tuple[int, ...], phase: Phase | None, num_s
     return directory
 
 
-def hold(run: Path, **changes: object) -> None:
-    """The lock's file as the process leaves it that holds the lock."""
-    record = json.loads(lock.record_of("training"))
-    (run / lock.LOCK_FILE).write_text(json.dumps({**record, **changes}))
-
-
 def files_of(directory: Path) -> dict[str, tuple[int, bytes]]:
     paths = [path for path in directory.rglob("*") if path.is_file()]
     return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
@@ -69,32 +62,25 @@ def test_states(tmp_path, steps, phase, state):
     assert overview_of(make_run(tmp_path / "x", steps, phase)).state is state
 
 
-def test_a_run_is_running_while_its_process_lives(tmp_path):
+def test_a_run_is_running_while_its_process_holds_the_lock(tmp_path):
     run = make_run(tmp_path / "x", (10,), Phase.STEP)
-    hold(run)
-    found = overview_of(run)
+    with only_writer(run, "training", print):
+        found = overview_of(run)
+        left = (run / LOCK_FILE).read_bytes()
     assert found.state is RunState.RUNNING
     assert found.holder is not None
     assert found.holder.pid == os.getpid()
     assert (found.step, found.num_steps) == (11, 20)
-    hold(run, started=1)  # the same pid, used again
+    (run / LOCK_FILE).write_bytes(left)  # as a killed process leaves it
     assert overview_of(run).state is RunState.CRASHED
 
 
-def test_a_process_of_another_host_runs_while_something_changes(tmp_path):
-    run = make_run(tmp_path / "x", (10,), Phase.STEP)
-    hold(run, host="elsewhere")
-    assert overview_of(run).state is RunState.RUNNING
-    assert overview_of(run, time.time() + SILENT_S + 60).state is RunState.CRASHED
-
-
-def test_nothing_is_locked_written_or_changed(tmp_path, monkeypatch):
+def test_nothing_is_written_or_changed(tmp_path):
     run = make_run(tmp_path / "x", (10, 20), Phase.END)
-    hold(run)
-    before = files_of(tmp_path)
-    monkeypatch.setattr(lock.fcntl, "flock", lambda *_: pytest.fail("a lock was asked for"))
-    list_runs(tmp_path)
-    assert files_of(tmp_path) == before
+    with only_writer(run, "training", print):
+        before = files_of(tmp_path)
+        list_runs(tmp_path)
+        assert files_of(tmp_path) == before
 
 
 def cut_settings(run: Path) -> None:
@@ -112,7 +98,7 @@ def no_state(run: Path) -> None:
 
 def binary_heartbeats(run: Path) -> None:
     (run / "heartbeat" / "rank-00000.json").write_bytes(b"\xff\x00")
-    (run / lock.LOCK_FILE).write_bytes(b"\xff" * 10_000)
+    (run / LOCK_FILE).write_bytes(b"\xff" * 10_000)
 
 
 def settings_are_a_directory(run: Path) -> None:

@@ -6,11 +6,11 @@ from alphazero.show.curves import Curves
 
 
 def shown(points):
-    return [(point.curve, point.step, point.value) for point in points]
+    return [(f"{point.group}/{point.name}", point.step, point.value) for point in points]
 
 
 def test_ids_and_figures_that_the_network_has_not_got_are_no_curves():
-    curves = Curves(absent=frozenset({"moves_left_loss"}))
+    curves = Curves()
     figures = {"loss": 2.0, "moves_left_loss": 0.0, "sample_id_sum": 7.0}
     assert shown(curves.take("step", 1, figures)) == [("train/loss", 1, 2.0)]
     assert shown(curves.take("epoch", 1, {**figures, "ended_in_step": 30.0})) == [
@@ -20,7 +20,7 @@ def test_ids_and_figures_that_the_network_has_not_got_are_no_curves():
 
 
 def test_a_figure_that_is_always_zero_has_no_curve_and_one_that_was_begins_after_its_zeros():
-    curves = Curves(hides_zeros=True)
+    curves = Curves()
     assert curves.take("time_share", 10, {"checkpoint": 0.0}) == []
     assert curves.take("time_share", 20, {"checkpoint": 0.0}) == []
     name = "speed/share_of_time/checkpoint"
@@ -53,7 +53,7 @@ def test_a_resumed_run_stands_where_its_earlier_starts_stood():
         {"kind": "self_play", "step": 0, "games": 2.0},
         {"kind": "time_share", "step": 30, "checkpoint": 0.5, "compute": 1.0},
     ]
-    curves = Curves(hides_zeros=True)
+    curves = Curves()
     curves.restore([*map(json.dumps, lines), "{damaged", "[]", "[" * 10_000], 20)
     assert curves.take("health", 20, {"host/load": 2.0}) == []
     # Played once more after the checkpoint of step 20, and shown at the first step that trains on it.
@@ -67,7 +67,7 @@ def test_a_resumed_run_stands_where_its_earlier_starts_stood():
 def test_what_was_shown_before_a_kill_is_not_sent_again():
     """A generation of zeros, then one with a value; killed after it; resumed from between them."""
     generations = [(0, {"resigned": 0.0}), (5, {"resigned": 3.0})]
-    before, after = Curves(hides_zeros=True), Curves(hides_zeros=True)
+    before, after = Curves(), Curves()
     sent = [point for step, figures in generations for point in before.take("self_play", step, figures)]
     after.restore(
         (json.dumps({"kind": "self_play", "step": step, **figures}) for step, figures in generations), 4
@@ -75,10 +75,3 @@ def test_what_was_shown_before_a_kill_is_not_sent_again():
     sent = [point for point in sent if point.step <= 4]  # the later ones are hidden by the restart
     sent += after.take("self_play", *generations[1])
     assert shown(sent) == [("selfplay/resigned", 6, 3.0)]
-
-
-def test_what_was_shown_after_a_step_can_be_had_again():
-    lines = [{"kind": "step", "step": step, "loss": 1.0 * step} for step in (1, 2, 3, 2, 3, 4)]
-    lines.insert(3, {"kind": "speed", "step": 3, "samples_per_s": 9.0})
-    unsent = Curves().restore(map(json.dumps, lines), 3, after=1)
-    assert shown(unsent) == [("train/loss", 2, 2.0), ("train/loss", 3, 3.0), ("speed/samples_per_s", 3, 9.0)]

@@ -2,6 +2,9 @@
 
 import importlib.machinery
 import importlib.util
+import json
+import os
+import struct
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,7 +18,7 @@ from alphazero.run.directory import RunDirectory
 from alphazero.settings.load import load_config
 from alphazero.settings.sections import RunConfig
 from alphazero.show.viewers import open_writers
-from alphazero.show.weights_and_biases import _id_of, require_package
+from alphazero.show.weights_and_biases import require_wandb
 from tests.support.paths import REPOSITORY
 
 
@@ -27,7 +30,6 @@ def events_of(run):
 
 def test_tensorboard_has_settings_with_final_figures_and_texts(tmp_path):
     run, config = RunDirectory(tmp_path), load_config("connect4", {})
-    (tmp_path / "tensorboard").mkdir()
     writers = open_writers(run, config, 0, 2, print)
     writers.write("step", 1, {"loss": 2.0, "moves_left_loss": 0.0, "sample_id_sum": 1.0})
     writers.write("validation", 1, {"move_error": 0.25})
@@ -56,7 +58,6 @@ def test_tensorboard_has_settings_with_final_figures_and_texts(tmp_path):
         events.SummaryMetadata(metadata.SESSION_END_INFO_TAG).plugin_data.content
     )
     assert end.status == 1  # STATUS_SUCCESS
-    assert not (tmp_path / "tensorboard").exists()
 
 
 def test_a_return_to_a_checkpoint_hides_what_came_after_it(tmp_path):
@@ -76,16 +77,15 @@ def test_a_return_to_a_checkpoint_hides_what_came_after_it(tmp_path):
 def test_a_missing_package_is_told_and_a_directory_of_its_name_is_none(monkeypatch, spec):
     """wandb leaves a directory `wandb` where it ran: Python takes it for a package without content."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
-    require_package(RunConfig())
+    require_wandb(RunConfig())
     with pytest.raises(ConfigError, match="the package wandb is not installed; expected pip install wandb"):
-        require_package(replace(RunConfig(), wandb=True))
+        require_wandb(replace(RunConfig(), wandb=True))
 
 
-@pytest.mark.skipif(importlib.util.find_spec("wandb") is not None, reason="wandb is installed")
-@pytest.mark.parametrize("command", [("train",), ("launch", "--gpus", "2", "--device", "cpu")])
-def test_a_missing_package_is_told_before_ranks_start(tmp_path, command):
+def test_weights_and_biases_without_tensorboard_is_refused_before_ranks_start(tmp_path):
+    argv = ["launch", "--gpus", "2", "--device", "cpu", "--wandb", "--no-tensorboard", "--runs-dir"]
     done = subprocess.run(
-        [sys.executable, "-m", "alphazero", *command, "--wandb", "--runs-dir", str(tmp_path / "runs")],
+        [sys.executable, "-m", "alphazero", *argv, str(tmp_path / "runs")],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
@@ -93,13 +93,61 @@ def test_a_missing_package_is_told_before_ranks_start(tmp_path, command):
     )
     assert done.returncode == 2
     errors = [line for line in done.stderr.splitlines() if "alphazero: " in line]
-    assert errors[-1].startswith("alphazero: error: --wandb: the package wandb is not installed")
-    assert "starting" not in done.stderr and not (tmp_path / "runs").exists()
+    assert "--wandb" in errors[-1] and "--tensorboard" in errors[-1]
+    assert not (tmp_path / "runs").exists()
 
 
-def test_the_id_of_a_run_is_kept_in_its_directory(tmp_path):
-    run = RunDirectory(tmp_path)
-    assert _id_of(run) == _id_of(run)
-    (tmp_path / "wandb.json").write_text("[]")
-    with pytest.raises(ConfigError, match=r"wandb\.json: cannot be read \(TypeError\); expected the id"):
-        _id_of(run)
+STARTS = """
+import sys
+from pathlib import Path
+from alphazero.run.directory import RunDirectory
+from alphazero.settings.load import load_config
+from alphazero.show.viewers import open_writers
+
+run, first = RunDirectory(Path(sys.argv[1])), int(sys.argv[2])
+writers = open_writers(run, load_config("connect4", {"wandb": True}), first, 1, print)
+for step in range(first + 1, first + 4):
+    writers.write("step", step, {"loss": 1.0 / step})
+writers.close()
+"""
+
+
+def rows_of(content):
+    """The rows of an offline run, a LevelDB log in blocks of 32 KiB of crc, length, kind, message."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    at, message = 7, b""
+    while at + 7 <= len(content):
+        if (left := 32768 - at % 32768) < 7:
+            at += left
+            continue
+        _, length, kind = struct.unpack_from("<IHB", content, at)
+        message, at = message + content[at + 7 : at + 7 + length], at + 7 + length
+        if kind in (1, 4):  # its last part
+            record, message = Record.FromString(message), b""
+            if record.WhichOneof("record_type") == "history":
+                items = record.history.item
+                yield {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
+
+
+def test_weights_and_biases_gets_the_curves_of_all_starts_in_one_run(tmp_path):
+    pytest.importorskip("wandb")
+    run = tmp_path / "job"
+    run.mkdir()
+    for first_step in (0, 2):
+        done = subprocess.run(
+            [sys.executable, "-c", STARTS, str(run), str(first_step)],
+            cwd=REPOSITORY,
+            env={**os.environ, "WANDB_MODE": "offline"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "wandb sync" in done.stdout
+    files = sorted(run.glob("wandb/offline-run-*/run-*.wandb"))
+    assert {path.stem for path in files} == {f"run-{(run / 'wandb.id').read_text()}"}
+    rows = [row for path in files for row in rows_of(path.read_bytes())]
+    assert [(row["global_step"], row["1_train/loss"]) for row in rows if "1_train/loss" in row] == [
+        (step, pytest.approx(1.0 / step)) for step in (1, 2, 3, 3, 4, 5)
+    ]

@@ -220,7 +220,7 @@ def run(args: argparse.Namespace, device: torch.device, places: Sequence[Place])
         results = {}
         for number, name in enumerate(args.weights):
             with console.working(name, simulations, "simulation") as work:
-                own: dict[str, players.Player] = {}
+                own: dict[str, players.ChooseMoves] = {}
                 if places:
                     for title in player_names(args):
                         own[title] = partial(dealt_moves, workers, number, title, work)
@@ -316,8 +316,7 @@ MORE, RESULT = "more", "result"
 
 def results_of(workers: Workers, tasks: Sequence[object], shown: Work) -> Iterator[Reply]:
     """The result of each worker's task, with their progress shown."""
-    workers.ask([records.to_json(task) for task in tasks])
-    for reply in workers.replies():
+    for reply in workers.replies([records.to_json(task) for task in tasks]):
         if reply.kind == MORE:
             shown.done += int(reply.content)
         else:
@@ -338,7 +337,7 @@ def work(args: argparse.Namespace, worker: Worker) -> None:
     """A worker's side of dealt_moves."""
     device = device_of(args.device)
     networks = open_networks(args, device)
-    own: dict[str, players.Player] = {}
+    own: dict[str, players.ChooseMoves] = {}
     opened = -1
     for task in worker.tasks():
         share = records.from_json(MoveShare, task)
@@ -379,12 +378,12 @@ def player_names(args: argparse.Namespace) -> dict[str, bool | None]:
 
 def players_of(
     args: argparse.Namespace, network: AlphaZeroNet, device: torch.device, more: Callable[[int], None]
-) -> dict[str, players.Player]:
+) -> dict[str, players.ChooseMoves]:
     """The players of player_names; more gets simulations as they are made. Raises ConfigError."""
     from alphazero.network.inference.evaluator import NetworkEvaluator
 
     evaluator = NetworkEvaluator(network, device, args.precision, args.batch_size)
-    found: dict[str, players.Player] = {}
+    found: dict[str, players.ChooseMoves] = {}
     cache = _core.EvaluationCache(CACHE_BYTES)  # shared by the searches, which meet the same positions
     for title, proofs in player_names(args).items():
         if proofs is None:
@@ -403,7 +402,7 @@ def watched_search(
     settings: _core.SearchSettings,
     cache: _core.EvaluationCache,
     more: Callable[[int], None],
-) -> players.Player:
+) -> players.ChooseMoves:
     """A search whose simulations go to `more`, in the end all of them even where proofs saved some."""
     import torch
 
@@ -428,7 +427,7 @@ def watched_search(
 def measure(
     args: argparse.Namespace,
     entry: SolvedSet,
-    own: dict[str, players.Player],
+    own: dict[str, players.ChooseMoves],
     solver_outcomes: Outcomes | None,
     console: Console,
 ) -> SetErrors:

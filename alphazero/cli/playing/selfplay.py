@@ -26,7 +26,7 @@ from alphazero.cli.flags import (
     network_of,
 )
 from alphazero.data.store.growing import GrowingStore
-from alphazero.machine.lock import DirectoryLock
+from alphazero.machine.lock import only_writer
 from alphazero.play.lanes import concatenated, from_bytes, store_rows, to_bytes
 from alphazero.play.selfplay import describe, figures_of, play_first_games, tables_of
 from alphazero.play.workers import Place, Worker, Workers, find_places
@@ -109,8 +109,7 @@ def sole_writer(out: Path) -> Iterator[None]:
     try:
         with contextlib.ExitStack() as held:
             for place in (out.parent, out) if is_of_a_run else (out,):
-                lock = DirectoryLock.acquire(place, "self-play", lambda text: print(text, file=sys.stderr))
-                held.callback(lock.withdraw)
+                held.enter_context(only_writer(place, "self-play", lambda text: print(text, file=sys.stderr)))
             yield
     finally:
         if is_new:
@@ -234,9 +233,9 @@ def collect(
     workers: Workers, work: Work, keep: Callable[[pa.RecordBatch], None], go_on: Callable[[], bool]
 ) -> Iterator[Effort]:
     """Deal the games to the workers; keep what they play and show their progress."""
-    workers.ask([to_json(SelfPlayShare(number, len(workers))) for number in range(len(workers))])
+    shares = [to_json(SelfPlayShare(number, len(workers))) for number in range(len(workers))]
     ended = [0] * len(workers)
-    for reply in workers.replies(go_on):
+    for reply in workers.replies(shares, go_on):
         if reply.kind == GAMES:
             keep(from_bytes(reply.content, "games of a worker"))
         elif reply.kind == ENDED:

@@ -26,7 +26,7 @@ from alphazero.launch.plan.launch_plan import LaunchPlan
 from alphazero.launch.plan.node import CpuRanks, choose_cpu_ranks
 from alphazero.launch.plan.resolve import resolve
 from alphazero.machine import machine as machines
-from alphazero.machine.environment import CHECKOUT
+from alphazero.machine.environment import CHECKOUT, START
 from alphazero.machine.memory import HostMemory
 from alphazero.run.checkpoint_files import LATEST, STATE, checkpoints_in, read_json
 from alphazero.run.directory import require_free
@@ -37,7 +37,7 @@ from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.flags import whole
 from alphazero.settings.load import Config, decided, places
 from alphazero.settings.scope import kept_settings
-from alphazero.show.weights_and_biases import require_package
+from alphazero.show.weights_and_biases import require_wandb
 from alphazero.training.ranks.batch import (
     LEAST_MICRO_BATCH,
     SavedBatch,
@@ -52,7 +52,7 @@ from alphazero.training.ranks.batch import (
 PASSES_ON_UNKNOWN_FLAGS = True
 
 TRAIN_SCRIPT = CHECKOUT / "train_distributed.py"
-PROGRAM = (str(TRAIN_SCRIPT),) if TRAIN_SCRIPT.is_file() else ("--module", "alphazero", "train")
+PROGRAM = (str(TRAIN_SCRIPT),) if TRAIN_SCRIPT.is_file() else (START, "train")
 NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
 # What --precision auto becomes, by the plan's device.
 AUTO_PRECISION = {
@@ -200,7 +200,7 @@ def run(args: argparse.Namespace) -> int:
     if not plan.is_head and plan.interface and plan.interface not in names:
         raise LaunchError(f"--interface {plan.interface}: is not here; expected one of {', '.join(names)}")
     if plan.node_rank == 0:
-        require_package(config.run)
+        require_wandb(config.run)
     notices = [*_unread_variables(), *_commands_of_others(request, args.passed_on, plan)]
     if args.dry_run:
         if plan.device == "auto" and config.preset == train.GPU_PRESET and not trainer.config:

@@ -45,7 +45,7 @@ from alphazero.settings.load import (
 from alphazero.settings.outside.chosen import OUTSIDE_PRESET, line_of, with_chosen
 from alphazero.settings.scope import changed_settings, kept_settings, require_same_run
 from alphazero.show.console import Console
-from alphazero.show.weights_and_biases import require_package
+from alphazero.show.weights_and_biases import require_wandb
 
 MOST_RANKS = 2**20
 WORLD_SIZE_FLAGS = ("--world-size", "--gpus", "--num-gpus")
@@ -253,7 +253,7 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         error.found_by_all_ranks = True
         raise
     if os.environ["RANK"] == "0":
-        require_package(config.run)
+        require_wandb(config.run)
     if config.run.log_format == JSON:
         write_json_lines(f"rank {os.environ['RANK']}")
     # Where no launcher reports what takes long, the first rank does.

@@ -22,19 +22,18 @@ import pyarrow.compute as pc
 import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.base.log import Work
-from alphazero.base.text import counted, quoted, shortened
+from alphazero.base.text import counted, escaped, quoted, shortened
 from alphazero.data.formats.files import Source, names_below, sha256_of_source
 from alphazero.data.formats.lc0 import LC0, Lc0Chunk
 from alphazero.data.formats.lc0_files import is_lc0
 from alphazero.data.formats.parallel import Format, SourceEnd, parse_in_order
 from alphazero.data.formats.pgn import PGN
 from alphazero.data.formats.quarantine import MOST_LINES, Quarantine
-from alphazero.data.formats.working_directory import MARKER, WorkingDirectory
+from alphazero.data.formats.working_directory import WorkingDirectory
 from alphazero.data.store.game_filters import filter_texts, first_to_remove, judged
 from alphazero.data.store.rescoring import Rescoring
 from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME, Manifest, SourceEntry
 from alphazero.data.store.writer import SHARD_GAMES, SHARD_PLIES, StoreWriter
-from alphazero.machine.lock import import_lock
 from alphazero.settings.data import GameFilters
 
 C = TypeVar("C")
@@ -65,7 +64,7 @@ class ImportReport:
 
 def to_stderr(line: str) -> None:
     """For what is passed over."""
-    print(line, file=sys.stderr)
+    print(escaped(line), file=sys.stderr)
 
 
 def silent() -> None:
@@ -125,9 +124,9 @@ def import_games(
             work.remove()  # of an import killed in its last step
             return ImportReport(store, manifest, True, time.monotonic() - began)
         work.make()
-        with import_lock(work.lock, wait=wait, marker=MARKER) as is_current:
+        with work.locked(wait=wait):
             # Another import may have finished while this one waited.
-            if not is_current or (store / MANIFEST_NAME).exists():
+            if (store / MANIFEST_NAME).exists():
                 continue
             if work.begin_store():
                 say(f"{work.path}: removed what an interrupted import left; reading all files again")

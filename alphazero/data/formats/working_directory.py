@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from alphazero.base.errors import DataError
 from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME, named_faults
+from alphazero.machine.lock import lock_file
 
 MARKER = b"alphazero-pgn-import\n"
 LOCK_NAME = "lock"
@@ -38,6 +39,20 @@ class WorkingDirectory:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.mkdir(exist_ok=True)
         self.check()  # names a file or a link that is there instead
+
+    @contextmanager
+    def locked(self, *, wait: bool) -> Iterator[None]:
+        """One import at a time, within the block; without `wait`, DataError where another is at work."""
+        with named_faults("lock", self.lock):
+            lock = lock_file(self.lock, -1 if wait else 0)
+        if lock is None:
+            raise DataError(f"{self.path}: another import is at work here")
+        try:
+            with named_faults("write", self.lock), self.lock.open("r+b") as file:
+                file.write(MARKER)
+            yield
+        finally:
+            lock.release()
 
     def begin_store(self) -> bool:
         """Make an empty directory for the store; True where a killed import left one. Raises DataError."""

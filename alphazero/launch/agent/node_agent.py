@@ -1,8 +1,8 @@
 """One host's part of a job: starts its launcher, passes output and signals on, and leaves nothing behind.
 
-`python -m alphazero.launch.agent.node_agent` reads the plan and then the head's beats and wishes from
-stdin, and answers on stdout (protocol.py). When the head falls silent, it ends the job; when it dies itself,
-its guard, a second process, does.
+The program reads the plan and then the head's beats and wishes from stdin, and answers on stdout
+(protocol.py). When the head falls silent, it ends the job; when it dies itself, its guard, a second process,
+does.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 
 from alphazero.base.errors import AlphaZeroError
+from alphazero.base.log import error_line
+from alphazero.base.text import exit_text
 from alphazero.launch.agent import protocol
 from alphazero.launch.agent.processes import (
     STOP_SIGNALS,
@@ -28,23 +30,19 @@ from alphazero.launch.agent.processes import (
     ranks_of,
     send,
 )
-from alphazero.launch.agent.protocol import CHUNK_BYTES, Ended, Output
+from alphazero.launch.agent.protocol import CHUNK_BYTES, Beat, Ended, Output
 from alphazero.launch.agent.rank_output import OutputStream, RankOutputs
-from alphazero.launch.agent.rank_watch import RankWatch
+from alphazero.launch.blame import FAILURE_VARIABLE, UNKNOWN, FirstFailure, order_of_blame, read_failure
 from alphazero.launch.plan.launch_plan import LaunchPlan
 from alphazero.run.rank import (
-    FAILURE_VARIABLE,
     JOB_VARIABLE,
     OUTPUT_VARIABLE,
     STACKS_SIGNAL,
     STOPPED,
-    UNKNOWN,
-    FirstFailure,
     RankFailure,
-    order_of_blame,
-    read_failure,
     read_record,
 )
+from alphazero.run.rank_watch import RankWatch
 
 TICK_S = 0.1
 MAX_UNSENT_BYTES = 8 << 20
@@ -148,7 +146,9 @@ class NodeAgent:
         self._ranks: dict[int, OutputStream] = {}
         log = self._logs / f"{self._name}-node.log"
         self._launcher_output = OutputStream(None, log, True, head.send)
-        self._watch = RankWatch(run, self._first_rank, self._num_ranks, plan.token)
+        self._watch = RankWatch(
+            run, self._first_rank, self._num_ranks, plan.token, lambda: ranks_of(plan.token)
+        )
         self._ending: JobEnding | None = None
         self._stopping = False
         self._signalled: set[int] = set()
@@ -206,7 +206,7 @@ class NodeAgent:
                 self._ask_ranks_to_stop()
             if (now := time.monotonic()) >= next_beat:
                 next_beat = now + protocol.BEAT_S
-                self._head.send(self._watch.look())
+                self._head.send(Beat(self._watch.look(), self._watch.newest_checkpoint()))
             self._head.flush()
             code = process.poll()
             if code is not None and self._failed_at is None:
@@ -317,9 +317,7 @@ class NodeAgent:
 
 
 def _fate_of_launcher(status: int) -> str:
-    if status > 128:
-        return f"launcher was killed by {signal.Signals(status - 128).name}"
-    return f"launcher ended with exit status {status}"
+    return f"launcher {exit_text(128 - status if status > 128 else status)}"
 
 
 def main() -> int:
@@ -329,7 +327,7 @@ def main() -> int:
         try:
             plan, node_rank, received = read_plan()
         except AlphaZeroError as error:
-            print(f"alphazero: error: {error}", file=sys.stderr)
+            print(error_line(str(error)), file=sys.stderr)
             return error.exit_code
         guard = start_guard(plan.token, plan.grace_s)
         head = Head(plan.limits.silence_s, received)

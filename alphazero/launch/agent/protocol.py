@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from alphazero.base.errors import LaunchError
 from alphazero.base.records import from_table, to_json
 from alphazero.launch.plan.launch_plan import LaunchPlan
-from alphazero.run.rank import Phase
+from alphazero.run.rank_watch import RankState
 
 VERSION = 4
 # Head to agent, after the plan: a beat a second, and three wishes.
@@ -37,25 +37,6 @@ class Output:
 
     rank: int | None
     text: str
-
-
-@dataclass(frozen=True)
-class RankState:
-    """A rank as its host sees it: its last heartbeat (step -1, START before the first), its process.
-
-    age_s: since step, phase or progress last changed, by the agent's clock. median_step_s: 0 until steps have
-    been timed. state: of the process, a letter as in ps ("T" stopped, "D" in an uninterruptible call, "" gone
-    or not yet there).
-    """
-
-    rank: int
-    step: int
-    phase: Phase
-    progress: int
-    age_s: float
-    median_step_s: float
-    pid: int
-    state: str
 
 
 @dataclass(frozen=True)

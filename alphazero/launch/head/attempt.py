@@ -1,7 +1,4 @@
-"""One start of a job on its hosts: output, signals, failures and hangs, until nothing of it runs.
-
-`find_hang` decides whether a job stands still, and which rank holds it up.
-"""
+"""One start of a job on its hosts: output, signals, failures and hangs, until nothing of it runs."""
 
 from __future__ import annotations
 
@@ -10,96 +7,19 @@ import selectors
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from alphazero.base.log import FIRST_SILENCE_S, FORMAT_VARIABLE, JSON, Work, in_json, stamped
-from alphazero.base.text import last_line
+from alphazero.base.text import exit_text, last_line
 from alphazero.launch.agent import protocol
 from alphazero.launch.agent.processes import SignalInbox
-from alphazero.launch.agent.protocol import Beat, Ended, Message, Output, RankState
+from alphazero.launch.agent.protocol import Beat, Ended, Message, Output
+from alphazero.launch.blame import HANG, UNKNOWN, order_of_blame
 from alphazero.launch.head.dry_run import Say, show
 from alphazero.launch.head.remote import AgentLink, explain_ssh
-from alphazero.launch.plan.launch_plan import LaunchPlan, Limits
-from alphazero.run.rank import HANG, UNKNOWN, Phase, order_of_blame
-
-# A stopped process, then one that waits for a device or disk that does not answer, then any other.
-STOPPED = "T"
-SUSPICION = {STOPPED: 0, "D": 1}
-# How long a phase may last, or, where it reports progress, stand still: the flag that lengthens it, and the
-# limit. Steps and the end have rules of their own below.
-LIMITS: dict[Phase, tuple[str, str]] = {
-    Phase.START: ("--start-timeout", "start_s"),
-    Phase.PLAN: ("--start-timeout", "start_s"),
-    Phase.DATA: ("--hang-timeout", "pause_s"),
-    Phase.VALIDATE: ("--hang-timeout", "pause_s"),
-    Phase.CHECKPOINT: ("--hang-timeout", "pause_s"),
-    Phase.SELF_PLAY: ("--hang-timeout", "games_s"),
-    Phase.GATE: ("--hang-timeout", "games_s"),
-}
-IMPORT_ADVICE = ", or `alphazero data import` before the job"
-
-
-@dataclass(frozen=True)
-class Hang:
-    """The rank that holds the others up. flag: of the limit that it went beyond."""
-
-    state: RankState
-    flag: str
-
-    @property
-    def fate(self) -> str:
-        """As printed."""
-        state = self.state
-        if state.phase is Phase.END and not state.pid:
-            return f"has ended, but its launcher still waits for other hosts after {state.age_s:.0f} s"
-        how_far = f", progress {state.progress}" if state.progress else ""
-        where = f"step {state.step} ({state.phase.value}{how_far})" if state.step >= 0 else f"start{how_far}"
-        process = {STOPPED: ", its process is stopped", "D": ", its process hangs in the system"}
-        how = process.get(state.state, "")
-        return f"(pid {state.pid}) stands still in {where} for {state.age_s:.0f} s{how}"
-
-    @property
-    def expected(self) -> str:
-        """What would have kept the job alive; "" where that is clear."""
-        if self.state.state == STOPPED or (self.state.phase is Phase.END and not self.state.pid):
-            return ""
-        advice = IMPORT_ADVICE if self.state.phase is Phase.START else ""
-        return f"; expected a sign of progress, or a larger {self.flag}{advice}"
-
-
-def find_hang(states: Sequence[RankState], limits: Limits) -> Hang | None:
-    """The rank to blame when no rank is within its limit, or a stopped one is not; None while the job moves.
-
-    Ranks wait for each other: all stand still when one does, and a rank beyond its limit may have every
-    right to wait for one that is not, such as one that still plays its games or writes a checkpoint. Blamed
-    is the rank whose process is stopped, else that which is behind, else that silent for longest.
-    """
-    median_s = max((state.median_step_s for state in states), default=0.0)
-    limit_of = {state.rank: _limit(state, median_s, limits) for state in states}
-    exceeded = [state for state in states if state.age_s > limit_of[state.rank][1]]
-    is_stopped = any(state.state == STOPPED for state in exceeded)
-    if not exceeded or (len(exceeded) < len(states) and not is_stopped):
-        return None
-    culprit = min(exceeded, key=lambda state: (SUSPICION.get(state.state, 2), state.step, -state.age_s))
-    return Hang(culprit, limit_of[culprit.rank][0])
-
-
-def _limit(state: RankState, median_s: float, limits: Limits) -> tuple[str, float]:
-    """The limit of a rank in seconds, and its flag."""
-    step_s = max(limits.step_s, limits.step_medians * median_s)
-    if state.phase is Phase.END:
-        found = "--hang-timeout", limits.shutdown_s if state.pid else limits.exit_s
-    elif state.phase is Phase.START and not state.pid:
-        # Its launcher waits for other nodes as long as that, and reports which.
-        found = "--start-timeout", limits.start_s + limits.shutdown_s
-    elif state.phase is Phase.STEP:
-        found = ("--hang-timeout", step_s) if median_s else ("--start-timeout", limits.start_s)
-    else:
-        flag, limit = LIMITS[state.phase]
-        found = flag, getattr(limits, limit)
-    return ("--hang-timeout", min(found[1], step_s)) if state.state == STOPPED else found
-
+from alphazero.launch.plan.launch_plan import LaunchPlan
+from alphazero.run.rank_watch import Hang, RankState, find_hang
 
 TICK_S = 0.1
 HELD_S = 1.0  # a longer turn means that our own output was held up
@@ -341,7 +261,7 @@ class Attempt:
         if link.remote.target and status == 255:
             fate = f"is lost: {explain_ssh(link.errors)}"
         elif status < 0:
-            fate = f"is lost: its node agent was killed by {signal.Signals(-status).name}"
+            fate = f"is lost: its node agent {exit_text(status)}"
         elif last := last_line(link.errors):
             fate = f"is lost: {last}"
         else:

@@ -227,7 +227,7 @@ class AgentLink:
         self.errors = ""  # what ssh, a login script or the agent printed on stderr
         self._received = b""
         self._sending = threading.Lock()  # beats come from a separate thread
-        self.process = start_there(self.remote, ["-m", programs.NODE_AGENT])
+        self.process = start_there(self.remote, programs.words_of(programs.NODE_AGENT))
         for descriptor in self.descriptors:
             os.set_blocking(descriptor, False)
         assert self.process.stdin is not None

@@ -1,6 +1,6 @@
 """torchrun with a meeting of the nodes before it, and one line about the rank that failed first after it.
 
-`python -m alphazero.launch.node.torchrun ARGS` takes the arguments of torchrun's static rendezvous.
+It takes the arguments of torchrun's static rendezvous.
 torchrun ends every failed job with status 1 and a page of its stack; here 128 + N is the death of a rank
 by signal N. The store that ranks meet in listens on the master's address alone: torch's own listens on all
 interfaces.
@@ -19,6 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import LaunchError, LostConnectionError, PortInUseError
+from alphazero.base.log import error_line
+from alphazero.base.text import escaped
+from alphazero.launch.blame import FAILURE_VARIABLE, FirstFailure, RankEnd, first_failure
 from alphazero.launch.node.meeting import MeetingPlace, Participant, serve_store
 from alphazero.launch.node.meeting import meet as meet_nodes
 from alphazero.launch.node.reach import Bond, Loss
@@ -30,15 +33,7 @@ from alphazero.machine.machine import (
     machine_identity,
     names_loopback,
 )
-from alphazero.run.rank import (
-    FAILURE_VARIABLE,
-    OUTPUT_VARIABLE,
-    FirstFailure,
-    RankEnd,
-    end_process,
-    first_failure,
-    write_record,
-)
+from alphazero.run.rank import OUTPUT_VARIABLE, end_process, write_record
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
@@ -61,8 +56,8 @@ def is_news(record: logging.LogRecord) -> bool:
 
 
 def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """The arguments as plan/commands.py writes them; job: the trainer, with --module where it is one."""
-    parser = argparse.ArgumentParser(prog="python -m alphazero.launch.node.torchrun", allow_abbrev=False)
+    """The arguments as plan/commands.py writes them; job: the trainer's script and its arguments."""
+    parser = argparse.ArgumentParser(prog="torchrun", allow_abbrev=False)
     parser.add_argument("--nproc_per_node", default="1")
     parser.add_argument("--nnodes", type=int, default=1)
     parser.add_argument("--node_rank", type=int, default=0)
@@ -71,11 +66,8 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--start_timeout", type=float, default=START_TIMEOUT_S)
     parser.add_argument("--silence_timeout", type=float, default=0.0)
     parser.add_argument("--any_port", action="store_true")
-    parser.add_argument("--module", action="store_true")
     parser.add_argument("job", nargs=argparse.REMAINDER)
-    args = parser.parse_args(list(arguments))
-    args.job = (*(("--module",) if args.module else ()), *args.job)
-    return args
+    return parser.parse_args(list(arguments))
 
 
 def for_torchrun(args: argparse.Namespace) -> list[str]:
@@ -138,7 +130,7 @@ def _tell(failure: FirstFailure, line: str, environment: Mapping[str, str]) -> N
     if file := environment.get(FAILURE_VARIABLE):
         write_record(Path(file), failure)
     else:
-        print(f"alphazero: error: {line}", file=sys.stderr, flush=True)
+        print(error_line(line), file=sys.stderr, flush=True)
 
 
 def meet(args: argparse.Namespace) -> tuple[socket.socket | None, dict[str, socket.socket]]:
@@ -173,7 +165,7 @@ def _listen(args: argparse.Namespace) -> socket.socket:
 
 
 def _say(text: str) -> None:
-    print(f"alphazero: {text}", file=sys.stderr, flush=True)
+    print(f"alphazero: {escaped(text)}", file=sys.stderr, flush=True)
 
 
 def refuse(error: LaunchError, environment: Mapping[str, str] = os.environ) -> int:

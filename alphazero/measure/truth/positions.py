@@ -15,7 +15,7 @@ from alphazero.measure.known_games import Doubles, Predictions
 from alphazero.network.model.planes import expand_planes
 from alphazero.network.model.precision import autocast
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.play.matches.players import Player
+from alphazero.play.matches.players import ChooseMoves
 
 # Shapes: B positions, N bytes of a packed position, A policy indices, 3 = win, draw, loss of the mover.
 
@@ -85,7 +85,7 @@ def known_outcomes(questions: Sequence[SolvedMove]) -> list[int]:
 
 
 def find_errors(
-    positions: Sequence[ExactPosition], player: Player, outcomes: Outcomes = known_outcomes
+    positions: Sequence[ExactPosition], player: ChooseMoves, outcomes: Outcomes = known_outcomes
 ) -> list[bool]:
     """Whether the player's move in each position has a worse outcome than the position; never in a lost one.
 
@@ -111,7 +111,7 @@ def count_without_errors(positions: Sequence[ExactPosition], outcomes: Outcomes 
     return len(positions) - len(with_errors)
 
 
-def move_errors(sets: Sequence[SolvedSet], player: Player) -> dict[str, float]:
+def move_errors(sets: Sequence[SolvedSet], player: ChooseMoves) -> dict[str, float]:
     """`move_error`, the share of wrong moves over all positions, and by class where there are several."""
     errors = {entry.name: sum(find_errors(entry.positions, player)) for entry in sets}
     total = sum(len(entry.positions) for entry in sets)

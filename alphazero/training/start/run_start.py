@@ -27,7 +27,7 @@ from alphazero.network.weights.weights import (
 )
 from alphazero.run import checkpoint_files
 from alphazero.run.checkpoint_files import BEST_METRICS, find_best, step_of
-from alphazero.run.directory import RunDirectory, choose_run_directory, claim, create
+from alphazero.run.directory import RunDirectory, choose_run_directory, claimed, create
 from alphazero.settings.load import Config, to_table
 from alphazero.show.console import Console
 from alphazero.training.engine.deepspeed_config import Recipe
@@ -136,7 +136,7 @@ def find_run(config: Config, request: Request, rank: Rank) -> Iterator[RunStart]
 
         def take() -> None:
             if writes:
-                claims.callback(claim(run, alarm, ORPHAN_WAIT_S if request.is_restart else 0.0).end)
+                claims.enter_context(claimed(run, alarm, ORPHAN_WAIT_S if request.is_restart else 0.0))
 
         exchange.on_each(take)
         resumed = load_shared(run.checkpoints, request.resume, writes, exchange, alarm)

@@ -7,14 +7,15 @@ on the newest complete one.
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from alphazero.base.errors import AlphaZeroError, CheckpointError
 from alphazero.base.files import sha256_of
-from alphazero.machine.lock import read_holder, record_of
 from alphazero.network.weights.checkpoint import Checkpoint, Tensors, TrainingState, load, read_state
 from alphazero.run import checkpoint_files
 from alphazero.run.checkpoint_files import MANIFEST
@@ -23,6 +24,7 @@ from alphazero.training.ranks.exchange import Exchange
 
 Say = Callable[[str], None]
 TOKEN = ".alphazero-rank-"
+STALE_TOKEN_S = 86400.0
 
 
 def is_writer(directory: Path, local_rank: int, exchange: Exchange) -> bool:
@@ -45,8 +47,7 @@ def is_writer(directory: Path, local_rank: int, exchange: Exchange) -> bool:
         if local_rank:
             return
         try:
-            with token(exchange.rank).open("xb") as file:
-                file.write(record_of("starting"))
+            token(exchange.rank).touch(exist_ok=False)
         except OSError as error:
             raise CheckpointError(f"{place}: cannot be written: {error.strerror}") from error
 
@@ -62,11 +63,11 @@ def is_writer(directory: Path, local_rank: int, exchange: Exchange) -> bool:
 
 
 def remove_stale_tokens(place: Path) -> None:
-    """Remove the tokens of processes of this host that are gone; those of a start under way stay."""
+    """Remove the tokens of killed starts; a start under way has had its own for less than a day."""
     for path in place.glob(f"{TOKEN}*"):
-        owner = read_holder(path)
-        if owner is not None and owner.is_gone():
-            path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > STALE_TOKEN_S:
+                path.unlink()
 
 
 @dataclass(frozen=True)

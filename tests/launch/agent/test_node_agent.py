@@ -8,10 +8,11 @@ from pathlib import Path
 
 from alphazero.launch.agent import protocol
 from alphazero.launch.agent.processes import processes_of
-from alphazero.launch.plan.launch_plan import Command, HostPlan, LaunchPlan, Limits, Remote
+from alphazero.launch.plan.launch_plan import Command, HostPlan, LaunchPlan, Remote
+from alphazero.run.rank_watch import Limits
 from tests.support.paths import REPOSITORY, SUPPORT
 
-SIGNALLED_AGENT = SUPPORT / "cluster" / "signalled_agent.py"
+SIGNALLED_AGENT = SUPPORT / "launch" / "signalled_agent.py"
 
 
 def test_a_warning_while_the_launcher_starts_is_heard_and_does_not_kill_it(tmp_path: Path):

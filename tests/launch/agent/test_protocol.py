@@ -10,7 +10,6 @@ from alphazero.launch.agent.protocol import (
     Beat,
     Ended,
     Output,
-    RankState,
     decode,
     decode_plan,
     encode,
@@ -20,6 +19,7 @@ from alphazero.launch.plan.launch_plan import Command, HostPlan, LaunchPlan, Rem
 from alphazero.machine.machine import Machine
 from alphazero.machine.nvml import Device
 from alphazero.run.rank import Phase
+from alphazero.run.rank_watch import RankState
 
 MESSAGES = [
     Output(3, "a line\nand a piece"),

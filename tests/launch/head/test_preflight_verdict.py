@@ -108,7 +108,7 @@ def test_the_report_is_found_among_what_else_rank_0_says():
 
 
 def test_the_program_is_told_hosts_slots_and_files():
-    assert program(PLAN, ["own.toml"])[2:] == (
+    assert program(PLAN, ["own.toml"])[3:] == (
         *("--device", "cuda", "--json", "--config-file", "own.toml"),
         *("--hosts", "gpu-1=2", "gpu-2=1"),
     )

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.paths import REPOSITORY, SUPPORT
 
-AGENT = [sys.executable, str(SUPPORT / "cluster" / "fake_agent.py")]
+AGENT = [sys.executable, str(SUPPORT / "launch" / "fake_agent.py")]
 STOPPING = "stopping: ranks finish their step and save a checkpoint (Ctrl-C again ends at once)"
 
 

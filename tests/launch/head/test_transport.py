@@ -17,6 +17,7 @@ from alphazero.launch.head.remote import (
     ssh_argv,
 )
 from alphazero.launch.plan.launch_plan import Remote, SshOptions
+from alphazero.launch.plan.programs import NODE_AGENT, words_of
 
 HOSTILE = [
     "a b",
@@ -90,7 +91,7 @@ def test_srun_starts_one_task_on_the_node_and_the_batch_script_s_wishes_do_not_r
 
 
 def test_a_host_is_reached_by_ssh_or_srun_or_not_at_all():
-    words = ["-m", "alphazero.launch.agent.node_agent"]
+    words = words_of(NODE_AGENT)
     local = remote_argv(Remote("here"), "/py", words)
     assert local[0] == "/bin/sh"
     assert remote_argv(Remote("gpu1", "gpu1", by_srun=True), "/py", words) == srun_argv("gpu1", local)

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from alphazero.base.errors import LaunchError
+from alphazero.launch.node import meeting as meetings
 from alphazero.launch.node.meeting import (
     MeetingPlace,
     Participant,
@@ -21,7 +22,6 @@ from alphazero.launch.node.meeting import (
 )
 from alphazero.launch.node.reach import Door, closed_doors
 from alphazero.machine.machine import ANY_PORT, listen_on
-from alphazero.training.ranks import meeting as meetings
 from tests.support.jobs.jobs import free_port
 
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from alphazero.launch.node import reach
 from alphazero.launch.node.reach import Bond, Loss, closed_text
-from alphazero.training.ranks import reach
 
 
 @pytest.fixture(autouse=True)

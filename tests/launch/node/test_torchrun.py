@@ -15,8 +15,9 @@ from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from alphazero.base.errors import PortInUseError
+from alphazero.launch.blame import FAILURE_VARIABLE, FirstFailure
 from alphazero.launch.node.torchrun import AGENT_LOGGER, is_news, refuse, report
-from alphazero.run.rank import FAILURE_VARIABLE, OUTPUT_VARIABLE, FirstFailure, read_record
+from alphazero.run.rank import OUTPUT_VARIABLE, read_record
 from tests.support.jobs.jobs import free_port
 from tests.support.paths import REPOSITORY
 

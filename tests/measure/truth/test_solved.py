@@ -27,7 +27,7 @@ from alphazero.measure.truth.positions import (
 from alphazero.network.model.planes import expand_planes
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights
-from alphazero.play.matches.players import Player
+from alphazero.play.matches.players import ChooseMoves
 from alphazero.settings.sections import NetworkConfig
 
 OWN = [position for entry in read_sets() for position in entry.positions]
@@ -342,7 +342,7 @@ def test_two_networks_are_compared_in_pairs(
     ]
 
 
-def player(path: str) -> Player:
+def player(path: str) -> ChooseMoves:
     """The network of a file, without search."""
     from alphazero.network.inference.evaluator import NetworkEvaluator
     from alphazero.network.weights.open_network import open_network

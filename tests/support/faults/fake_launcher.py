@@ -11,13 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from alphazero.run.rank import (
-    FAILURE_VARIABLE,
-    OUTPUT_VARIABLE,
-    RankEnd,
-    first_failure,
-    write_record,
-)
+from alphazero.launch.blame import FAILURE_VARIABLE, RankEnd, first_failure
+from alphazero.run.rank import OUTPUT_VARIABLE, write_record
 
 
 def main() -> int:
