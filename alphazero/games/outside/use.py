@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
-from alphazero.base.errors import ConfigError
+from alphazero.base.errors import AlphaZeroError, ConfigError, RulesError
 from alphazero.games.outside import openspiel, python_file
 from alphazero.games.outside.names import class_of, name_class, named_class
 from alphazero.games.outside.rules import Explainer, Rules, as_floats, watch
@@ -28,6 +30,17 @@ def explainer_of(name: str) -> Explainer:
     """What makes one line of an exception of these rules."""
     file = "" if class_of(name) is None else named_class(name).file
     return Explainer(rules_of(name).place, file)
+
+
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """What the rules of this game raise within the block becomes a RulesError."""
+    try:
+        yield
+    except AlphaZeroError:
+        raise
+    except Exception as error:
+        raise RulesError(explainer_of(name)(error)) from error
 
 
 def policy_layout(name: str) -> tuple[int, tuple[int, ...]]:

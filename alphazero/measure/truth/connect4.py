@@ -18,6 +18,7 @@ from typing import TypeVar, cast
 import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.base.files import complete_lines, cut_unfinished_line
+from alphazero.games.core_types import Line
 from alphazero.measure.truth.positions import ExactPosition, SolvedMove, SolvedSet
 
 ITEMS_AHEAD = 8  # a thread
@@ -137,7 +138,7 @@ def read_file(path: Path) -> list[SolvedSet]:
                 raise ValueError("expected scores of all but the full columns")
         except (ValueError, OverflowError) as error:
             raise DataError(f"{path}:{number}: {text!r}: {error}") from error
-        sets.setdefault(name, []).append(ExactPosition(line, score, known, moves))
+        sets.setdefault(name, []).append(ExactPosition(cast(Line, line), score, known, moves))
     return [SolvedSet(name, tuple(positions)) for name, positions in sets.items()]
 
 

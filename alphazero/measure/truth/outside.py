@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from alphazero.base.errors import AlphaZeroError, ConfigError, RulesError
+from alphazero.base.errors import AlphaZeroError, ConfigError
 from alphazero.base.files import read_text, write_json
 from alphazero.base.records import from_table
 from alphazero.base.text import counted
 from alphazero.games.outside import solvers
 from alphazero.games.outside.rules import Rules, State
 from alphazero.games.outside.solvers import Solve, position_key, result_of, solver_of
-from alphazero.games.outside.use import explainer_of, rules_of
+from alphazero.games.outside.use import explained, rules_of
 from alphazero.games.registry import make_line
 from alphazero.measure.truth.positions import ExactPosition
 from alphazero.run.directory import RunDirectory
@@ -101,9 +101,9 @@ def positions_to_err_in(
     """
     rules = rules_of(game)
     found: list[KnownPosition] = []
-    solve = solver_of(solver, rules, lambda searched: tick(len(found), searched))
     began = time.monotonic()
-    try:
+    with explained(game):
+        solve = solver_of(solver, rules, lambda searched: tick(len(found), searched))
         for moves, state in random_positions(rules, seed):
             known = KnownPosition(moves, values_of_moves(rules, solve, state))
             if len(set(known.values)) > 1 or not only_errors:
@@ -116,10 +116,6 @@ def positions_to_err_in(
                     f"--solver {solver}: {counted(len(found), 'position')} of {game} solved in "
                     f"{seconds:.0f} s; expected {count}, by a faster solver or of a smaller game"
                 )
-    except AlphaZeroError:
-        raise
-    except Exception as error:
-        raise RulesError(explainer_of(game)(error)) from error
     return found
 
 
@@ -128,19 +124,14 @@ def reachable_positions(
 ) -> list[KnownPosition] | None:
     """Every position that is not over, solved; None where there are more than MOST_REACHABLE."""
     rules = rules_of(game)
-    try:
-        places = all_positions(rules, MOST_REACHABLE)
-        if places is None:
+    found: list[KnownPosition] = []
+    with explained(game):
+        if (positions := all_positions(rules, MOST_REACHABLE)) is None:
             return None
-        found: list[KnownPosition] = []
         solve = solver_of(solver, rules, lambda searched: tick(len(found), searched))
-        for moves, state in places:
+        for moves, state in positions:
             found.append(KnownPosition(moves, values_of_moves(rules, solve, state)))
             tick(len(found), 0)
-    except AlphaZeroError:
-        raise
-    except Exception as error:
-        raise RulesError(explainer_of(game)(error)) from error
     return found
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from alphazero.base.errors import RulesError
 from alphazero.base.text import counted
 from alphazero.games.outside.rules import Rules, State, answered, as_floats, watched
-from alphazero.games.outside.use import explainer_of, rules_of, use_rules
+from alphazero.games.outside.use import explained, rules_of, use_rules
 
 Images: TypeAlias = npt.NDArray[np.int32]
 
@@ -56,14 +56,9 @@ def symmetries_of(name: str) -> tuple[Symmetry, ...]:
     Raises RulesError where the rules fail, and for a symmetry that the game names and that is none.
     """
     rules = rules_of(name)
-    try:
-        with watched():
-            named = _named(rules)
-            return _of_board(rules) if named is None else named
-    except RulesError:
-        raise
-    except Exception as error:
-        raise RulesError(explainer_of(name)(error)) from error
+    with explained(name), watched():
+        named = _named(rules)
+        return _of_board(rules) if named is None else named
 
 
 def described(symmetries: Sequence[Symmetry]) -> str:
@@ -104,8 +99,10 @@ def _named(rules: Rules) -> tuple[Symmetry, ...] | None:
         moved, actions = _permutation(pair[0], squares), _permutation(pair[1], rules.num_actions)
         if actions is None:
             raise RulesError(f"{name}: expected a permutation of the {counted(rules.num_actions, 'action')}")
-        is_of_squares = moved is not None and squares > 1
-        numbers = _in_each_plane(rules, moved) if is_of_squares else _permutation(pair[0], all_numbers)
+        if moved is not None and squares > 1:
+            numbers: Images | None = _in_each_plane(rules, moved)
+        else:
+            numbers = _permutation(pair[0], all_numbers)
         if numbers is None:
             either = f"{squares} squares or of all {all_numbers}" if squares > 1 else f"{all_numbers}"
             raise RulesError(f"{name}: expected a permutation of the {either} numbers of an observation")
