@@ -94,7 +94,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from alphazero.launch.node.meeting import lone_process_environment, open_store, served_store
+    from alphazero.launch.node.store import lone_process_environment, open_store, served_store
 
     thresholds = load_thresholds(args.thresholds).collective
     environment = os.environ if "RANK" in os.environ else {**os.environ, **lone_process_environment()}
@@ -220,8 +220,8 @@ def _measure(
     import torch.distributed as dist
     from torch._C._distributed_c10d import PrefixStore
 
-    from alphazero.launch.node.meeting import open_store
     from alphazero.launch.node.preflight_measure import link_peers, measure
+    from alphazero.launch.node.store import open_store
 
     if own_rank.device.type == "cuda":
         torch.cuda.set_device(own_rank.device)

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from alphazero.launch.agent.protocol import Output
-from alphazero.launch.head.attempt import Failure, StartOutcome
+from alphazero.launch.blame import Failure
+from alphazero.launch.head.attempt import StartOutcome
 from alphazero.launch.head.preflight_verdict import find_report, judge, program
 from alphazero.launch.plan.launch_plan import HostPlan, LaunchPlan, Remote
 
