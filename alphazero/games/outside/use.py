@@ -43,12 +43,6 @@ def explained(name: str) -> Iterator[None]:
         raise RulesError(explainer_of(name)(error)) from error
 
 
-def policy_layout(name: str) -> tuple[int, tuple[int, ...]]:
-    """GameSpec's policy_planes and policy_map."""
-    rules = rules_of(name)
-    return rules.policy_planes, rules.policy_map
-
-
 def use_rules(name: str) -> None:
     """Make the core's Foreign this game. Raises ConfigError while positions of another one are in use."""
     import alphazero._core as _core
