@@ -19,8 +19,8 @@ from alphazero.measure.known_games import (
     sum_over_positions,
     tallies_of,
 )
-from alphazero.measure.truth.connect4 import SolvedPosition
-from alphazero.measure.truth.solved_positions import batch_of, exact_positions, successors
+from alphazero.measure.truth.connect4 import line_of
+from alphazero.measure.truth.positions import ExactPosition, batch_of, successors
 from alphazero.training.sources.validation import NUM_WORST, Worst
 from tests.measure.test_position_eval import CPU, SPEC, Oracle, make_batch
 
@@ -141,13 +141,13 @@ def test_the_worst_positions_are_of_different_games_and_differ() -> None:
 
 def test_positions_after_solved_ones_have_the_outcome_of_the_other_side() -> None:
     # Red has three in column 4, and wins there; anything else and it goes on.
-    position = SolvedPosition("414141", 18, (-2, 0, 1, 18, 1, 0, None))
-    (asked,) = exact_positions([position])
+    scores = dict(enumerate((-2, 0, 1, 18, 1, 0)))
+    asked = ExactPosition(line_of("414141"), 18, scores)
     assert (asked.outcome, asked.keeping) == (1, frozenset({2, 3, 4}))
     batch = batch_of([asked])
     assert batch.policy.tolist() == pytest.approx([0, 0, 1 / 3, 1 / 3, 1 / 3, 0, 0])
     assert batch.wdl.tolist() == [[1, 0, 0]]
-    after = [successors([position] * count)[-1].outcome for count in range(1, 6)]
+    after = [successors([asked] * count)[-1].outcome for count in range(1, 6)]
     # In turn after columns 1, 2, 3, 5 and 6: column 4 ends the game.
     assert after == [1, 0, -1, -1, 0]
-    assert torch.tensor(batch_of(successors([position])).wdl).argmax().item() == 0
+    assert torch.tensor(batch_of(successors([asked])).wdl).argmax().item() == 0

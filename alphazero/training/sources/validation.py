@@ -30,18 +30,11 @@ from alphazero.measure.known_games import (
     sum_over_positions,
     tallies_of,
 )
-from alphazero.measure.truth.connect4 import OWN_TABLE, move_errors, read_table
-from alphazero.measure.truth.outside import NUM_POSITIONS, OutsideTruth, errors_of, truth_of_run
-from alphazero.measure.truth.solved_positions import (
-    ExactPosition,
-    SolvedPlayer,
-    batch_of,
-    exact_positions,
-    successors,
-)
+from alphazero.measure.truth.connect4 import OWN_TABLE, read_sets
+from alphazero.measure.truth.outside import NUM_POSITIONS, OutsideTruth, truth_of_run
+from alphazero.measure.truth.positions import SolvedPlayer, SolvedSet, batch_of, move_errors, successors
 from alphazero.network.model.loss import SUM_NAMES
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.play.matches.players import ChooseMoves
 from alphazero.run.rank import Phase
 from alphazero.run.validation_record import (
     SeenGame,
@@ -269,24 +262,16 @@ class HeldOut:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class ExactTruth:
-    """Positions in which moves err, and ones after them. figures: of a player of `asked`, in order."""
+def _exact_truth(job: Job, services: RankServices) -> list[SolvedSet]:
+    """Positions in which moves err, none where nothing is known of the game.
 
-    asked: Sequence[ExactPosition]
-    after: Sequence[ExactPosition]
-    figures: Callable[[ChooseMoves], Mapping[str, float]]
-
-
-def _exact_truth(job: Job, services: RankServices) -> ExactTruth | None:
-    """None where nothing is known of the game. Collective: rank 0 solves what a solver is named for."""
+    Collective: rank 0 solves what a solver is named for.
+    """
     game, solver = job.spec.name, job.config.training.solver
     if get_game(game).has_solved_positions and OWN_TABLE.is_file():
-        sets = read_table()
-        positions = [one for entry in sets for one in entry.positions]
-        return ExactTruth(exact_positions(positions), successors(positions), partial(move_errors, sets))
+        return read_sets()
     if not solver or not job.config.training.validation_interval:
-        return None
+        return []
     with services.console.working(f"solving {game}", NUM_POSITIONS, "position") as work:
 
         def tick(known: int, searched: int) -> None:
@@ -296,23 +281,17 @@ def _exact_truth(job: Job, services: RankServices) -> ExactTruth | None:
         found = services.exchange.on_main(
             lambda: dataclasses.asdict(truth_of_run(job.run, game, solver, tick))
         )
-    truth = from_table(OutsideTruth, found)
-    asked = truth.asked()
-
-    def figures(player: ChooseMoves) -> Mapping[str, float]:
-        return {"move_error": sum(errors_of(asked, player)) / len(asked)}
-
-    return ExactTruth(asked, truth.successors(), figures)
+    return [SolvedSet(game, tuple(from_table(OutsideTruth, found).exact()))]
 
 
 def _solved_figures(
-    job: Job, network: AlphaZeroNet, step: int, truth: ExactTruth | None, *, is_recorded: bool
+    job: Job, network: AlphaZeroNet, step: int, truth: Sequence[SolvedSet], *, is_recorded: bool
 ) -> Mapping[str, float]:
     """Shares of wrong moves of the network alone, each rank for itself: the positions are few."""
-    if truth is None:
+    if not truth:
         return {}
     player = SolvedPlayer(network, job.runtime.device, job.config.training.precision)
-    figures = truth.figures(player)
+    figures = move_errors(truth, player)
     if is_recorded:
         record = _exact_record(player, step, truth, job.spec)
         if job.runtime.is_main:
@@ -320,9 +299,12 @@ def _solved_figures(
     return figures
 
 
-def _exact_record(player: SolvedPlayer, step: int, truth: ExactTruth, spec: GameSpec) -> ValidationRecord:
+def _exact_record(
+    player: SolvedPlayer, step: int, truth: Sequence[SolvedSet], spec: GameSpec
+) -> ValidationRecord:
     """Policies on the solved positions, which `player` has just seen; values on positions after them."""
-    asked, after = truth.asked, truth.after
+    asked = [position for entry in truth for position in entry.positions]
+    after = successors(asked)
     by_policy = player.against(batch_of(asked))
     player.look([position.line for position in after])
     by_value = player.against(batch_of(after))
