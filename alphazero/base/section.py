@@ -82,24 +82,8 @@ def setting(
     it has a flag and a TOML key; else ds_config.json or given weights alone set it. of_training: it has no
     meaning where games are played without training on them, and its flag is refused there.
     """
-    metadata = {
-        "help": help_text,
-        "choices": choices,
-        "reads": reads,
-        "minimum": minimum,
-        "maximum": maximum,
-        "words": words or {},
-        "pattern": pattern,
-        "expected": expected,
-        "aliases": aliases,
-        "metavar": metavar,
-        "scope": scope,
-        "is_common": is_common,
-        "is_place": is_place,
-        "has_flag": has_flag,
-        "of_training": of_training,
-    }
-    return field(default=default, metadata=metadata)
+    facts = {name: value for name, value in locals().items() if name != "default"}
+    return field(default=default, metadata={**facts, "words": words or {}})
 
 
 def step_count(default: Any, help_text: str, minimum: int = 0, **more: Any) -> Any:  # noqa: ANN401 - as setting()
@@ -201,7 +185,7 @@ def _add_flag(group: argparse._ArgumentGroup, entry: dataclasses.Field[Any], kin
     default = entry.default if entry.default not in ((), "") else "none"
     # Where None is the default, the help text describes what it stands for.
     suffix = "" if default is None else f" (default: {default})"
-    help_text = f"{entry.metadata['help']}{suffix}".replace("%", "%%")
+    help_text = f"{entry.metadata['help_text']}{suffix}".replace("%", "%%")
     names, quiet = _names(entry), argparse.SUPPRESS
     if kind is bool:
         how: dict[str, Any] = {"action": argparse.BooleanOptionalAction}

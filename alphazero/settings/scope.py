@@ -144,7 +144,7 @@ def kept_settings(saved: Mapping[str, Any], saved_micro_batch_size: int, config:
         changes += [
             Change(name, key, json_ready(getattr(current, key)), json_ready(value))
             for key, value in values.items()
-            if getattr(current, key) != value
+            if getattr(current, key) != value and not _is_open(key, config)
         ]
         sections[name] = dataclasses.replace(current, **values)
     return Kept(dataclasses.replace(config, **sections), tuple(changes))
@@ -192,10 +192,14 @@ def _checked(value: object, kind: object, entry: dataclasses.Field[Any]) -> Any:
 def _follows_another(key: str, config: Config) -> bool:
     """True for what is chosen elsewhere.
 
-    `auto` knows the checkpoint's precision, as_begun its lanes; a rate that is named is not scaled.
+    `auto` knows the checkpoint's precision, and a rate that is named is not scaled.
     """
     if key == "precision":
         return config.training.precision == "auto"
-    if key in ("lanes", "simulations_per_round"):
-        return getattr(config.self_play, key) == 0 or key in config.set_by_game
     return key == "lr_scaling" and "learning_rate" in config.asked
+
+
+def _is_open(key: str, config: Config) -> bool:
+    """True for lanes and budget in place of `auto`: the checkpoint's are no change to list."""
+    is_of_rounds = key in ("lanes", "simulations_per_round")
+    return is_of_rounds and (getattr(config.self_play, key) == 0 or key in config.set_by_game)
