@@ -354,7 +354,8 @@ def check(args: argparse.Namespace, places: Sequence[Place]) -> None:
     others = ["data", "not_in", "num_workers"]
     others += ["solved_sets", "all_moves"] if args.solver else ["positions", "seed"]
     for name in others:
-        if getattr(args, name) not in (None, False, []):
+        value = getattr(args, name)
+        if value not in (None, []) and value is not False:
             raise ConfigError(f"{flag_of(name)}: not with {'--solver' if args.solver else '--solved'}")
     if args.solver and places:
         raise ConfigError("--gpus: not with --solver, which counts in one process")

@@ -58,7 +58,8 @@ def run(args: argparse.Namespace, draw: Draw) -> int:
         raise ConfigError("--epd and --puzzles: expected one of the two")
     others = ["data", "not_in", "positions", "num_workers", "solved", "solved_sets", "one_ply", "proofs"]
     for name in [*others, "config", "all_moves", *(() if args.puzzles else ("seed", "count"))]:
-        if getattr(args, name) not in (None, False, "", []):
+        value = getattr(args, name)
+        if value not in (None, "", []) and value is not False:
             raise ConfigError(f"{flag_of(name)}: not with {own}")
     if args.gpus != 1:
         raise ConfigError(f"--gpus {args.gpus}: {own} runs in one process; expected 1")
