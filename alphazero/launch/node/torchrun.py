@@ -9,6 +9,7 @@ interfaces.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import socket
@@ -112,7 +113,8 @@ def run(args: argparse.Namespace, listener: socket.socket | None) -> tuple[int, 
         failure = report(error.failures)
         return failure.status, f"rank {failure.rank} {failure.fate}"
     except SignalException as error:
-        print(f"alphazero: ended by {error.sigval.name}", file=sys.stderr)
+        with contextlib.suppress(OSError):  # the agent, which reads it, may be dead
+            print(f"alphazero: ended by {error.sigval.name}", file=sys.stderr, flush=True)
         return 128 + int(error.sigval), f"ended by {error.sigval.name}"
     finally:
         del store
