@@ -194,12 +194,6 @@ def engine_decisions(trees: GameTrees, nodes: int) -> Decide:
     return decide
 
 
-def random_player(seed: int) -> ChooseMoves:
-    """Plays a legal move at random."""
-    generator = random.Random(seed)
-    return lambda lines: [generator.choice(line.legal()) for line in lines]
-
-
 def solver_decisions(solver: _core.Connect4Solver) -> Decide:
     """Perfect Connect Four: a move that keeps the exact result, among equals the one nearest to the middle.
 
