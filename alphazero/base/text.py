@@ -37,10 +37,20 @@ def reason(error: BaseException) -> str:
 
 def shortened(text: str) -> str:
     """A text from outside for a message of one line: cut where it is long, what cannot be printed escaped."""
-    text = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+    text = escaped(text)
     if len(text) <= REASON_WIDTH:
         return text
     return f"{text[:REASON_WIDTH]}... ({len(text):,} characters)"
+
+
+def escaped(text: str, kept: str = "") -> str:
+    """A text from outside for a terminal or a log: what cannot be printed, less `kept`, becomes \\x1b, \\n.
+
+    Names of files, settings of a run and tags of a game may hold anything, also what moves the cursor.
+    """
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() or sign in kept else repr(sign)[1:-1] for sign in text)
 
 
 def last_line(text: str) -> str:
@@ -78,10 +88,11 @@ def one_of(word: str, known: Iterable[str]) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], align: str = "") -> list[str]:
-    """One line per row with its cells in columns, two spaces apart.
+    """One line per row with its cells, escaped, in columns, two spaces apart.
 
     align: a letter per column, 'l' or 'r'; columns beyond it are aligned to the left.
     """
+    rows = [[escaped(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     letters = align.ljust(len(widths), "l")
 
@@ -97,7 +108,7 @@ def table(rows: Sequence[Sequence[str]], align: str = "") -> list[str]:
 
 def printable(path: PurePath | str) -> str:
     """A file's name as text that any file or terminal takes: bytes that are no UTF-8 become \\xff."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    return escaped(os.fsencode(path).decode("utf-8", "backslashreplace"))
 
 
 def as_utf8(text: str) -> str:

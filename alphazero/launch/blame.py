@@ -26,38 +26,38 @@ LATE_S = 1.0  # a rank that fails so much later than another fails because of it
 
 
 @dataclass(frozen=True)
-class RankEnd:
-    """A rank's end as its launcher sees it. exit_code: -N for a death by signal N."""
+class Failure:
+    """What went wrong first: on which host, in which rank (None: the host's launcher, or the host).
 
-    rank: int
-    local_rank: int
-    pid: int
-    exit_code: int
-
-    @property
-    def fate(self) -> str:
-        """As printed."""
-        return f"(pid {self.pid}) {exit_text(self.exit_code)}"
-
-    @property
-    def status(self) -> int:
-        """As a shell has it: 128 + N for a death by signal N."""
-        return self.exit_code if self.exit_code >= 0 else 128 - self.exit_code
-
-
-@dataclass(frozen=True)
-class FirstFailure:
-    """What the launcher above the ranks of a host leaves for its node agent: which failed first, and how.
-
-    rank: None is the launcher itself, before any rank began. at_s: as in RankFailure, None where unknown.
+    fate: how it ended; cause: why, in its own words. status: 128 + N for a death by signal N. kind: of
+    errors.py, run/rank.py, or from above. ranks: those at fault, where the rank that failed knows others. at:
+    when it came to pass, by time.monotonic() of the process that has this record, 0 where it is not known.
+    The launcher of a host leaves it for the agent there without host and log, and the agent sends it to the
+    head.
     """
 
+    host: str
     rank: int | None
     fate: str
-    kind: str
-    ranks: tuple[int, ...]
-    text: str
-    at_s: float | None
+    cause: str = ""
+    log: str = ""
+    status: int = 1
+    kind: str = UNKNOWN
+    ranks: tuple[int, ...] = ()
+    at: float = 0.0
+
+    @property
+    def key(self) -> tuple[int, float]:
+        """Order of blame: a host or launcher that was lost or killed comes first."""
+        return 0 if self.rank is None else order_of_blame(self.kind), self.at
+
+    @property
+    def line(self) -> str:
+        """All of it, as printed."""
+        who = f"{self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
+        cause = f": {self.cause.removeprefix('alphazero: error: ')}" if self.cause else ""
+        log = f" (log: {self.host}:{self.log})" if self.log else ""
+        return f"{who} {self.fate}{cause}{log}"
 
 
 def order_of_blame(kind: str) -> int:
@@ -74,31 +74,30 @@ def read_failure(directory: Path | None, local_rank: int) -> RankFailure | None:
     return read_record(RankFailure, directory / f"{local_rank}.failure.json") if directory else None
 
 
-def first_failure(ends: Sequence[RankEnd], directory: Path | None) -> tuple[RankEnd, FirstFailure]:
-    """Of ranks of one host that failed, the one to blame. directory: of their accounts, if there is one.
+def failure_of(rank: int, local_rank: int, pid: int, exit_code: int, accounts: Path | None) -> Failure:
+    """The failure of a rank as its launcher sees it. exit_code: -N for a death by signal N."""
+    fate, status = f"(pid {pid}) {exit_text(exit_code)}", exit_code if exit_code >= 0 else 128 - exit_code
+    account = read_failure(accounts, local_rank)
+    if account is not None:
+        text, kind, ranks = account.text, account.kind, account.ranks
+        return Failure("", rank, fate, text, "", status, kind, ranks, account.at_s)
+    if exit_code < 0:
+        kind = TERMINATED if -exit_code in (signal.SIGTERM, signal.SIGABRT) else SIGNAL
+    else:
+        kind = KINDS_BY_STATUS.get(exit_code, UNKNOWN)
+    return Failure("", rank, fate, status=status, kind=kind)
+
+
+def first_failure(failures: Sequence[Failure]) -> Failure:
+    """Of ranks of one host that failed, the one to blame.
 
     A rank that failed later than another, by its account, fails because of it. Among the others the kind of
     failure counts (order_of_blame), then the moment.
     """
-    accounts = {end.rank: read_failure(directory, end.local_rank) for end in ends}
-    earliest = min((one.at_s for one in accounts.values() if one), default=0.0)
+    earliest = min((failure.at for failure in failures if failure.at), default=0.0)
 
-    def precedence(end: RankEnd) -> tuple[bool, int, float]:
-        account = accounts[end.rank]
-        at_s = account.at_s if account else earliest
-        return at_s > earliest + LATE_S, order_of_blame(_kind(end, account)), at_s
+    def precedence(failure: Failure) -> tuple[bool, int, float]:
+        at = failure.at or earliest
+        return at > earliest + LATE_S, order_of_blame(failure.kind), at
 
-    end = min(ends, key=precedence)
-    account = accounts[end.rank]
-    kind = _kind(end, account)
-    if account is None:
-        return end, FirstFailure(end.rank, end.fate, kind, (), "", None)
-    return end, FirstFailure(end.rank, end.fate, kind, account.ranks, account.text, account.at_s)
-
-
-def _kind(end: RankEnd, account: RankFailure | None) -> str:
-    if account is not None:
-        return account.kind
-    if end.exit_code < 0:
-        return TERMINATED if -end.exit_code in (signal.SIGTERM, signal.SIGABRT) else SIGNAL
-    return KINDS_BY_STATUS.get(end.exit_code, UNKNOWN)
+    return min(failures, key=precedence)

@@ -14,9 +14,8 @@ import pyarrow as pa
 
 import alphazero._core as _core
 from alphazero.base.errors import ConfigError, DataError, RulesError
-from alphazero.games.movers import first_player_moves
-from alphazero.games.notation import CHESS
-from alphazero.games.registry import get_game, history_fill
+from alphazero.games.lines import first_player_moves
+from alphazero.games.registry import CHESS, get_game, history_fill
 from alphazero.games.tablebases import Tablebases
 from alphazero.play import lanes as games
 from alphazero.search.batched import PoolEvaluator, num_trees, run_pool
@@ -61,6 +60,19 @@ class Played:
     evaluations: int
     cached: int
     batches: int
+
+    def then(self, later: Played) -> Played:
+        """This and what was played after it, as one."""
+        return Played(
+            self.is_complete and later.is_complete,
+            self.finished + later.finished,
+            later.under_way,
+            self.moves + later.moves,
+            self.simulations + later.simulations,
+            self.evaluations + later.evaluations,
+            self.cached + later.cached,
+            self.batches + later.batches,
+        )
 
 
 def tables_of(own: SelfPlayConfig, game: str) -> Tablebases | None:

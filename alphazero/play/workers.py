@@ -23,7 +23,7 @@ from typing import Any
 from alphazero.base.errors import ERRORS_BY_KIND, AlphaZeroError, LaunchError, LostConnectionError
 from alphazero.base.text import counted, exit_text
 from alphazero.machine.die_with_parent import guarded
-from alphazero.machine.environment import CHECKOUT
+from alphazero.machine.environment import CHECKOUT, START
 from alphazero.machine.machine import (
     WORKER_VARIABLE,
     Machine,
@@ -149,7 +149,7 @@ class Workers:
         path = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH"))))
         variables = {**place.variables, "PYTHONPATH": path, WORKER_VARIABLE: str(theirs.fileno())}
         process = subprocess.Popen(
-            guarded((sys.executable, "-m", "alphazero", self._command)),
+            guarded((sys.executable, START, self._command)),
             env={**os.environ, **variables},
             stdin=subprocess.DEVNULL,
             stdout=2,  # its words go where errors go: the result is the parent's

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError, DataError, GameInputError
 from alphazero.base.files import replacing
-from alphazero.base.log import program_line
+from alphazero.base.log import LAYOUT, program_line
 from alphazero.base.section import flag_of
-from alphazero.base.text import counted, table
+from alphazero.base.text import counted, escaped, table
 from alphazero.cli.flags import add_device_flag, add_number, add_paths, add_weights_flag, network_of
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import Style, draw
@@ -248,7 +248,7 @@ def writing(path: Path | None) -> Iterator[Callable[[str], None]]:
     from alphazero.data.store.store import named_faults
 
     if path is None:
-        yield lambda text: print(text, end="", flush=True)
+        yield lambda text: print(escaped(text, LAYOUT), end="", flush=True)
         return
     if path.exists() or path.is_symlink():
         raise DataError(f"--out {path}: already exists; expected the name of a new file")

@@ -7,6 +7,7 @@ import sys
 from functools import partial
 
 from alphazero.base.errors import ConfigError
+from alphazero.base.text import escaped
 from alphazero.cli.flags import add_device_flag, add_number, add_paths, add_weights_flag, network_of
 from alphazero.games.notation import split_moves
 from alphazero.games.registry import make_line
@@ -64,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
     if args.pgn is not None:
         require_chess(net.game, "--pgn")
     moves = tuple(split_moves(make_line(net.game, args.fen), args.moves))
-    print(f"{net.source}: {net.game} {net.config.blocks}x{net.config.filters} (help lists the commands)")
+    shape = f"{net.game} {net.config.blocks}x{net.config.filters}"
+    print(escaped(f"{net.source}: {shape} (help lists the commands)"))
     simulations = args.simulations or (None if args.seconds else DEFAULT_SIMULATIONS)
     session = PlaySession(
         net,

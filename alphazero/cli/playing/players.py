@@ -18,7 +18,8 @@ from alphazero.base.files import sha256_of
 from alphazero.base.section import flag_of, values_of_flags
 from alphazero.base.text import one_of, quoted, shortened
 from alphazero.cli.flags import device_of, make_solver
-from alphazero.games.notation import CHESS
+from alphazero.games.registry import CHESS
+from alphazero.machine.environment import START
 from alphazero.play.matches.limits import Limit, TimeControl, seconds, whole_number
 from alphazero.play.matches.players import (
     SOLVED_GAME,
@@ -221,7 +222,7 @@ class Lineup:
             )
         if player.kind == "weights" and (limit.is_timed or limit.depth is not None):
             network = ("--device", self._args.device, "--precision", self._args.precision)
-            command = (sys.executable, "-m", "alphazero", "uci", "--weights", player.weights, *network)
+            command = (sys.executable, START, "uci", "--weights", player.weights, *network)
         if not command:
             searches = player.kind in ("weights", MCTS)
             limit = Limit(nodes=(limit.nodes or self.config.search.simulations) if searches else None)

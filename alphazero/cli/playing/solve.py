@@ -78,17 +78,14 @@ def read_moves(text: str) -> _core.Connect4Line:
 
     line = _core.Connect4Line()
     for number, column in enumerate(text, start=1):
-        if line.outcome().over:
-            raise GameInputError(
-                f"{text!r}: the game is over after {number - 1} moves; expected a game in progress"
-            )
         if column not in "1234567" or int(column) - 1 not in line.legal():
             raise GameInputError(
                 f"{text!r}, move {number}: {column!r}: expected a column 1-7 that is not full"
             )
         line.push(int(column) - 1)
-    if line.outcome().over:
-        raise GameInputError(f"{text!r}: the game is over; expected a game in progress")
+        if line.outcome().over:
+            over = f"the game is over after {counted(number, 'move')}"
+            raise GameInputError(f"{text!r}: {over}; expected a game in progress")
     return line
 
 

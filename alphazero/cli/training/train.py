@@ -21,7 +21,8 @@ from alphazero.cli.command_table import build_parser, run_command
 from alphazero.cli.flags import add_config_flag, add_device_flag, add_number
 from alphazero.games.outside.names import is_outside
 from alphazero.games.outside.trials.measured import measure
-from alphazero.launch.node.meeting import MeetingPlace, Participant, lone_process_environment, meet
+from alphazero.launch.node.meeting import MeetingPoint, Participant, meet
+from alphazero.launch.node.store import lone_process_environment
 from alphazero.launch.plan.outer import TaskRank, read_task
 from alphazero.launch.plan.role import refuse_loopback
 from alphazero.machine import machine as machines
@@ -38,9 +39,7 @@ from alphazero.settings.load import (
     SECTIONS,
     Config,
     load_config,
-    merge,
     shipped_deepspeed_config,
-    with_named_rate,
 )
 from alphazero.settings.outside.chosen import OUTSIDE_PRESET, line_of, with_chosen
 from alphazero.settings.scope import changed_settings, kept_settings, require_same_run
@@ -153,8 +152,8 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
     check_spelling(args.resume)
     if is_outside(str(flags.get("game", ""))):
         default_preset = OUTSIDE_PRESET
-    config = load_config(args.config or default_preset, flags, is_named=bool(args.config))
     settings = read_deepspeed_settings(Path(deepspeed_config_file(args) or shipped_deepspeed_config()))
+    config = load_config(args.config or default_preset, flags, settings, is_named=bool(args.config))
     given = [(path, "--data") for path in config.data.data]
     for path, flag in (*given, *((path, "--validation-data") for path in config.data.validation_data)):
         if not given_path(path, flag).exists():
@@ -162,7 +161,6 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
                 f"{path}: no such file or directory; expected a game store, PGN file or directory"
             )
         refuse_positions(Path(path))
-    config = with_named_rate(merge(config, settings))
     return (_with_chosen(config) if not args.config or config.set_by_file else config), settings
 
 
@@ -197,7 +195,7 @@ def check_resumed(config: Config, resume: str, *, fresh_start: bool) -> bool:
     if isinstance(saved, dict) and isinstance(step, int) and isinstance(in_use, int):
         changes = changed_settings(saved, kept_settings(saved, in_use, config).config)
         others = [change for change in changes if change.name != "batch_size"]
-        require_same_run(run.path, step, saved, others)
+        require_same_run(run.path, step, others)
     return True
 
 
@@ -361,10 +359,10 @@ def _meet(environment: Mapping[str, str]) -> None:
         return
     address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
     interface = environment.get("GLOO_SOCKET_IFNAME", "")
-    place = MeetingPlace(address, port, "rank", one_machine=True, interface=interface)
+    point = MeetingPoint(address, port, "rank", same_machine=True, interface=interface)
     own = Participant(rank, count, socket.gethostname())
     with machines.listen_on(address, port) if rank == 0 else contextlib.nullcontext() as listener:
-        meet(own, place, MEETING_LIMIT_S, _say, listener)
+        meet(own, point, MEETING_LIMIT_S, _say, listener)
 
 
 def _say(text: str) -> None:

@@ -41,7 +41,7 @@ def program(plan: LaunchPlan, files: Sequence[str]) -> tuple[str, ...]:
     compared = ("--config-file", *files) if files else ()
     places = (f"{host.remote.name}={host.num_ranks}" for host in plan.hosts)
     return (
-        *("--module", programs.PREFLIGHT, "--device", plan.device, "--json"),
+        *(*programs.words_of(programs.PREFLIGHT), "--device", plan.device, "--json"),
         *(*compared, "--hosts", *places),
     )
 

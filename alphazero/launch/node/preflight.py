@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from alphazero.base.errors import AlphaZeroError, LaunchError, LostConnectionError
 from alphazero.base.files import sha256_of
+from alphazero.base.log import error_line
 from alphazero.base.records import from_json, to_json
 from alphazero.launch.node.preflight_report import (
     BANDWIDTH_BYTES,
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
         return _run(args)
     except AlphaZeroError as error:
         note_failure(error, error.exit_code)
-        print(f"alphazero: error: preflight: {error}", file=sys.stderr)
+        print(error_line(f"preflight: {error}"), file=sys.stderr)
         return error.exit_code
     except Exception as error:
         note_failure(error, CRASH_STATUS)
@@ -93,7 +94,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from alphazero.launch.node.meeting import lone_process_environment, open_store, served_store
+    from alphazero.launch.node.store import lone_process_environment, open_store, served_store
 
     thresholds = load_thresholds(args.thresholds).collective
     environment = os.environ if "RANK" in os.environ else {**os.environ, **lone_process_environment()}
@@ -219,8 +220,8 @@ def _measure(
     import torch.distributed as dist
     from torch._C._distributed_c10d import PrefixStore
 
-    from alphazero.launch.node.meeting import open_store
     from alphazero.launch.node.preflight_measure import link_peers, measure
+    from alphazero.launch.node.store import open_store
 
     if own_rank.device.type == "cuda":
         torch.cuda.set_device(own_rank.device)
@@ -365,7 +366,7 @@ class RollCall:
     def _say(error: LaunchError) -> None:
         """To the terminal, and to the agent of this host: the process ends without raising it."""
         note_failure(error, FAILED)
-        print(f"alphazero: error: preflight: {error}", file=sys.stderr, flush=True)
+        print(error_line(f"preflight: {error}"), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

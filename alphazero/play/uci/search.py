@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import alphazero._core as _core
 from alphazero.base.text import reason
 from alphazero.games.core_types import Line
-from alphazero.games.perft import divide
+from alphazero.games.lines import divide
 from alphazero.play.uci.options import Options
 from alphazero.play.uci.protocol import NULL_MOVE, Go, best_move_line, centipawns, info_line, info_string
 from alphazero.search.choice import Temperature, chosen_move

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ import torch
 from alphazero.base.errors import ConfigError, TrainingError
 from alphazero.base.text import counted
 from alphazero.machine.machine import HOST_WEIGHT_VARIABLE
-from alphazero.machine.memory import HostMemory
 from alphazero.network.inference.kernels import KERNELS, OPERATORS, use_kernels, why_not
 from alphazero.network.model.precision import DTYPES, fast_precisions
 from alphazero.network.model.resnet import AlphaZeroNet
@@ -78,6 +76,8 @@ def choose_plan(
     size = training.micro_batch_size
     if saved and size in (0, AUTO):
         size = saved.micro_batch_size
+    if size == AUTO and runtime.device.type == "cpu":
+        size = 0  # larger ones are no faster there
     notices: tuple[str, ...] = ()
     plan = exchange.on_each(
         lambda: plan_batches(
@@ -89,8 +89,7 @@ def choose_plan(
         )
     )
     if size == AUTO:
-        memory = HostMemory(host=runtime.host)
-        found = _smallest(lambda: find_micro_batch_size(network, recipe, runtime, memory), exchange)
+        found = _smallest(lambda: find_micro_batch_size(network, recipe, runtime), exchange)
         plan = plan.with_micro_batch_size(found)
         notices = (f"micro-batch size {found}: the most that fit into memory",)
     elif runtime.device.type != "cpu":  # there the host has virtual memory: nothing would show
@@ -164,9 +163,9 @@ AS_SAVED = "auto: as in the checkpoint"
 
 @dataclass(frozen=True)
 class PrecisionChoice:
-    """The settings with a precision in place of `auto`; why it is that one ("" where it was requested)."""
+    """A precision; why it is that one ("" where it was requested)."""
 
-    training: TrainingConfig
+    precision: str
     reason: str = ""
     notices: tuple[str, ...] = ()
 
@@ -188,7 +187,7 @@ def choose_precision(
     called on every rank at the same moment, or on none.
     """
     if training.precision != "auto":
-        return PrecisionChoice(training)
+        return PrecisionChoice(training.precision)
     by_rank = exchange.gather({"device": device.type, "fast": fast_precisions(device)})
     common = [name for name in by_rank[0]["fast"] if all(name in rank["fast"] for rank in by_rank)]
     allowed = [name for name in common if name not in switched_off]
@@ -200,7 +199,7 @@ def choose_precision(
         chosen, reason = saved, AS_SAVED
     if "bf16" not in common:
         notices = (f"a device of this job has no fast bf16: training in {chosen}",)
-    return PrecisionChoice(dataclasses.replace(training, precision=chosen), reason, notices)
+    return PrecisionChoice(chosen, reason, notices)
 
 
 def _on_cpus(

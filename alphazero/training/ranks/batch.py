@@ -13,12 +13,8 @@ from math import floor, isqrt
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted
 from alphazero.settings.load import Config
-from alphazero.settings.sections import AUTO
+from alphazero.settings.sections import AUTO, LARGEST_MICRO_BATCH
 
-# Largest micro-batch chosen unasked. CPU: the activations of a small tower stay near the caches.
-# CUDA: 20x256 in bf16 keeps about 4 MB of activations per position, 8,192 of them half of an 80 GB device; a
-# smaller one is found by trying.
-LARGEST_MICRO_BATCH = {"cpu": 256, "cuda": 8192}
 # Smallest one chosen unasked: below it BatchNorm's statistics are noise and a device waits for its launches.
 LEAST_MICRO_BATCH = {"cpu": 64, "cuda": 256}
 # Positions per GPU and step below which a notice is printed: the device then needs less time for a pass of 20
@@ -26,8 +22,6 @@ LEAST_MICRO_BATCH = {"cpu": 64, "cuda": 256}
 FULL_SHARE = 512
 # Share of the ranks' time that may be idle before a notice is printed.
 IDLE_SHARE = 0.05
-# Batch sizes looked at in each direction for one that keeps all ranks busy.
-MOST_TRIED = 64
 
 
 @dataclass(frozen=True)
@@ -127,11 +121,11 @@ def plan_batches(
         most = batch_size if micro_batch_size == AUTO else LARGEST_MICRO_BATCH[device_type]
         micro_batch_size = _choose_size(batch_size, weights, device_type, most)
         if not micro_batch_size:
-            near = busy_batch_sizes(BatchPlan(batch_size, 1, tuple(weights)), device_type)
+            least = LEAST_MICRO_BATCH[device_type]
+            unit = min(least, batch_size // world_size) * world_size
             raise ConfigError(
                 f"--batch-size {batch_size}: over {counted(world_size, 'rank')} only micro-batches below "
-                f"{LEAST_MICRO_BATCH[device_type]} positions divide it evenly; "
-                f"expected {''.join(f'{size} or ' for size in near)}--micro-batch-size"
+                f"{least} positions divide it evenly; expected a multiple of {unit}, or --micro-batch-size"
             )
     if batch_size % micro_batch_size:
         raise ConfigError(
@@ -158,26 +152,6 @@ def _choose_size(batch_size: int, weights: Sequence[float], device_type: str, mo
     return busy[0] if busy else min(sizes, key=lambda size: idle[size], default=0)
 
 
-def busy_batch_sizes(plan: BatchPlan, device_type: str, micro_batch_size: int = 0) -> tuple[int, ...]:
-    """The nearest batch sizes below and above the plan's that keep its ranks busy, as far as there are any.
-
-    micro_batch_size: as configured, 0 where it is chosen.
-    """
-    batch_size, weights = plan.batch_size, plan.weights
-    # Ranks that are alike are all busy with equal shares, which multiples of their number have.
-    step = max(micro_batch_size, 1) * (plan.world_size if len({*weights}) == 1 else 1)
-    below = range((batch_size - 1) // step * step, plan.world_size - 1, -step)
-    above = range((batch_size // step + 1) * step, (batch_size // step + 1 + MOST_TRIED) * step, step)
-
-    def keeps_all_busy(size: int) -> bool:
-        most = LARGEST_MICRO_BATCH[device_type]
-        micro = micro_batch_size or _choose_size(size, weights, device_type, most)
-        return micro > 0 and BatchPlan(size, micro, weights).idle_share <= IDLE_SHARE
-
-    found = [next(filter(keeps_all_busy, sizes[:MOST_TRIED]), None) for sizes in (below, above)]
-    return tuple(size for size in found if size is not None)
-
-
 def idle_notice(
     plan: BatchPlan, device_type: str, micro_batch_size: int = 0, *, batch_is_fixed: bool = False
 ) -> str:
@@ -190,13 +164,14 @@ def idle_notice(
     text = f"{100 * plan.idle_share:.0f} % of the ranks' time is idle: {plan}"
     if batch_is_fixed:
         size = _choose_size(plan.batch_size, plan.weights, device_type, plan.micro_batch_size)
-        if not size or plan.with_micro_batch_size(size).idle_share > IDLE_SHARE:
-            return text
-        return f"{text}; --micro-batch-size {size} keeps all busy, and changes the arithmetic"
-    sizes = busy_batch_sizes(plan, device_type, micro_batch_size)
-    if not sizes:
-        return text
-    return f"{text}; --batch-size {' or '.join(map(str, sizes))} keeps all busy"
+        if size and plan.with_micro_batch_size(size).idle_share <= IDLE_SHARE:
+            text += f"; --micro-batch-size {size} keeps all busy, and changes the arithmetic"
+    elif len({*plan.weights}) == 1:  # ranks that are alike are all busy with equal shares
+        share = max(micro_batch_size, 1) * plan.world_size
+        below = plan.batch_size // share * share
+        sizes = " or ".join(str(size) for size in (below, below + share) if size)
+        text += f"; --batch-size {sizes} keeps all busy"
+    return text
 
 
 def share_notice(plan: BatchPlan, device_type: str, *, batch_is_fixed: bool = False) -> str:
@@ -240,17 +215,17 @@ YIELDING = (PASSES, MICRO, BATCH)
 
 
 @dataclass(frozen=True)
-class SavedBatch:
-    """The batch and micro-batch of the checkpoint that a run continues from."""
+class BatchSizes:
+    """The batch and micro-batch of a job, or of the checkpoint that it continues from."""
 
     batch_size: int
     micro_batch_size: int
 
 
 def fix_batch(
-    config: Config, num_ranks: int, saved: SavedBatch | None = None, places: Mapping[str, str] | None = None
-) -> tuple[Config, tuple[str, ...]]:
-    """`config` with the batch and micro-batch of this job, and lines to print.
+    config: Config, num_ranks: int, saved: BatchSizes | None = None, places: Mapping[str, str] | None = None
+) -> tuple[BatchSizes, tuple[str, ...]]:
+    """The batch and micro-batch of this job, and lines to print.
 
     saved: what a run that continues keeps; accumulation gives way then. places: by setting, the file and line
     of ds_config.json it comes from. Raises ConfigError where numbers contradict each other.
@@ -317,12 +292,8 @@ class _Numbers:
         found = next((self.places[name] for name in names if self.is_json(name) and name in self.places), "")
         return f"{found}: " if found else ""
 
-    def with_numbers(self, batch_size: int, micro_batch_size: int) -> Config:
-        training = replace(self.config.training, batch_size=batch_size, micro_batch_size=micro_batch_size)
-        return replace(self.config, training=training)
 
-
-def _beginning(numbers: _Numbers) -> tuple[Config, tuple[str, ...]]:
+def _beginning(numbers: _Numbers) -> tuple[BatchSizes, tuple[str, ...]]:
     given, training = numbers.given(), numbers.config.training
     lines: tuple[str, ...] = ()
     if len(given) == len(YIELDING) and _ranks_of(given) != numbers.num_ranks:
@@ -334,7 +305,7 @@ def _beginning(numbers: _Numbers) -> tuple[Config, tuple[str, ...]]:
         )
     batch, micro, passes = (given.get(name, 0) for name in (BATCH, MICRO, PASSES))
     if micro and passes and not batch:
-        return numbers.with_numbers(micro * passes * numbers.num_ranks, micro), lines
+        return BatchSizes(micro * passes * numbers.num_ranks, micro), lines
     if numbers.is_json(BATCH) and 0 < batch < numbers.num_ranks:
         raise ConfigError(
             f"{numbers.place(BATCH)}{numbers.written(BATCH, batch)}: expected at least "
@@ -348,7 +319,7 @@ def _beginning(numbers: _Numbers) -> tuple[Config, tuple[str, ...]]:
             f"{numbers.place(MICRO, BATCH)}{numbers.written(MICRO, micro)}: expected a divisor of "
             f"{numbers.written(BATCH, batch)}"
         )
-    return numbers.with_numbers(batch, micro or training.micro_batch_size), lines
+    return BatchSizes(batch, micro or training.micro_batch_size), lines
 
 
 def _yielding(numbers: _Numbers, given: Mapping[str, int]) -> str:
@@ -378,7 +349,7 @@ def _share(numbers: _Numbers, batch: int, passes: int) -> int:
     return micro
 
 
-def _continuing(numbers: _Numbers, saved: SavedBatch) -> tuple[Config, tuple[str, ...]]:
+def _continuing(numbers: _Numbers, saved: BatchSizes) -> tuple[BatchSizes, tuple[str, ...]]:
     """Batch and micro-batch stand, unless a flag or a file of the user's changes them."""
     config, given = numbers.config, numbers.given()
     training = config.training
@@ -394,4 +365,4 @@ def _continuing(numbers: _Numbers, saved: SavedBatch) -> tuple[Config, tuple[str
             f"{numbers.written(PASSES, passes)} gives way: batch {batch} and micro-batch {micro} stand, "
             f"over {counted(numbers.num_ranks, 'rank')} that is {now:g} per rank",
         )
-    return numbers.with_numbers(batch, micro), lines
+    return BatchSizes(batch, micro), lines
