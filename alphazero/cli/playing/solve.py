@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 STONES_PER_SIDE = 21
 QUIET_S = 2.0  # a shorter search reports no progress
 PROGRESS_INTERVAL_S = 1.0
+
 Result = TypeVar("Result")
 
 
