@@ -19,7 +19,10 @@ fi
 # The ranks import this checkout as well, installed or not. What is installed as editable comes before PYTHONPATH.
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 
-check='import os, sys
+# No module is imported from the caller's directory, which python -c and -m look in first.
+check='import sys
+sys.path = [path for path in sys.path if path]
+import os
 from importlib.util import find_spec
 if sys.version_info < (3, 10) or None in map(find_spec, ("alphazero", "psutil", "pynvml")):
     sys.exit(1)
@@ -34,4 +37,4 @@ elif [[ "$code" != "$root" ]]; then
   exit 2
 fi
 
-exec "$python" -m alphazero launch "$@"
+exec "$python" "$root/alphazero/__main__.py" launch "$@"

@@ -23,6 +23,7 @@ import psutil
 
 from alphazero.data.open import open_store
 from alphazero.games.registry import make_line
+from alphazero.machine.environment import START
 from alphazero.play.net import load, search_line
 from alphazero.play.search_text import analysis_json
 from alphazero.search.tree_search import SearchLimits
@@ -76,7 +77,7 @@ def through_json_lines(
     games: Sequence[list[str]], args: argparse.Namespace
 ) -> tuple[list[dict[str, Any]], float, float]:
     """The answers in the order of the positions."""
-    program = [sys.executable, "-m", "alphazero", "analyse", "--weights", args.weights, "--json-lines"]
+    program = [sys.executable, START, "analyse", "--weights", args.weights, "--json-lines"]
     process = subprocess.Popen(
         [*program, "--device", args.device], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -131,7 +132,7 @@ def one_at_a_time(
 
 def process_each(games: Sequence[list[str]], args: argparse.Namespace) -> float:
     """Mean seconds of `alphazero analyse --json`, a process for each position."""
-    program = [sys.executable, "-m", "alphazero", "analyse", "--weights", args.weights, "--json"]
+    program = [sys.executable, START, "analyse", "--weights", args.weights, "--json"]
     began = time.perf_counter()
     for moves in games:
         limits = ["--simulations", str(args.simulations), "--device", args.device]

@@ -20,7 +20,7 @@ from typing import Any
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted, last_line, shortened
-from alphazero.machine.environment import CHECKOUT
+from alphazero.machine.environment import CHECKOUT, START
 from alphazero.settings.flags import Parser, seconds
 from benchmarks.measuring.page import configure, document_of, markdown_table, percent, shown
 
@@ -152,7 +152,7 @@ def measured(plan: Sequence[Row], deadline: float) -> Iterator[list[dict[str, An
 
 def figures_of(row: Row, limit_s: float) -> dict[str, Any]:
     """Run the benchmark of a row; it ends after `limit_s`, and what it launched ends with it."""
-    argv = [sys.executable, "-m", "alphazero", "bench", row.bench, "--json", *row.flags]
+    argv = [sys.executable, START, "bench", row.bench, "--json", *row.flags]
     path = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH", ""))))
     environment = {**os.environ, "PYTHONPATH": path, **dict(row.environment)}
     begin = time.monotonic()

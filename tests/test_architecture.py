@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 from tools.draw_architecture import (
     MOST_ARROWS,
     MOST_MODULES,
@@ -33,6 +35,13 @@ def test_an_arrow_that_follows_from_others_is_not_drawn():
     from collections import Counter
 
     assert drawn_arrows(Counter({("a", "b"): 1, ("b", "c"): 1, ("a", "c"): 1})) == [("a", "b"), ("b", "c")]
+
+
+def test_a_circle_of_rooms_is_named():
+    from collections import Counter
+
+    with pytest.raises(SystemExit, match="in a circle: "):
+        drawn_arrows(Counter({("a", "b"): 1, ("b", "a"): 1}))
 
 
 def test_there_are_no_more_arrows_between_rooms_than_a_reader_can_follow():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections import Counter
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import grimp
@@ -41,14 +42,16 @@ def arrows_between_rooms() -> Counter[tuple[str, str]]:
 def drawn_arrows(arrows: Counter[tuple[str, str]]) -> list[tuple[str, str]]:
     """The arrows that do not follow from others: a to c is left out where a leads to b and b to c."""
     below: dict[str, set[str]] = {}
-
-    def reach(room: str) -> set[str]:
-        if room not in below:
-            direct = {b for a, b in arrows if a == room}
-            below[room] = direct.union(*(reach(b) for b in direct))
-        return below[room]
-
-    return sorted((a, b) for a, b in arrows if not any(b in reach(c) for d, c in arrows if d == a and c != b))
+    direct = {a: [b for c, b in arrows if c == a] for a, _ in arrows}
+    try:
+        for room in TopologicalSorter(direct).static_order():
+            below[room] = set(direct.get(room, ())).union(*(below[b] for b in direct.get(room, ())))
+    except CycleError as error:
+        circle = " -> ".join(reversed(error.args[1]))
+        raise SystemExit(
+            f"rooms import each other in a circle: {circle}; expected imports down only"
+        ) from None
+    return sorted((a, b) for a, b in arrows if not any(b in below[c] for c in direct[a] if c != b))
 
 
 def diagram() -> str:

@@ -157,6 +157,7 @@ class Bundle:
         self.conditions = {"python_version": python, "python_full_version": f"{python}.0"}
         self.locked = read_locked(self.conditions)
         self.wheels: dict[str, Distribution] = {}
+        self.built: list[Path] = []  # of sources that the lock has, which are installed from these
 
     def collect(self, requirements: Iterable[Requirement]) -> None:
         """Take what is required, then what that requires, until nothing is lacking. Raises BundleError."""
@@ -173,6 +174,8 @@ class Bundle:
                         needed = map(Requirement, self.wheels[name].requires or ())
                         following += [other for other in needed if self.is_meant(other, extra)]
             waiting = following
+        for wheel in self.built:
+            wheel.unlink()
 
     def is_meant(self, requirement: Requirement, extra: str) -> bool:
         """True where the requirement's condition is met on the other machine."""
@@ -207,16 +210,16 @@ class Bundle:
         if others := [other for other in others if other not in sources]:
             self.download("--only-binary=:all:", "--constraint", str(CONSTRAINTS), text="\n".join(others))
         archives = [path for path in set(self.directory.iterdir()) - before if path.suffix != ".whl"]
-        for source in [*sources, *map(str, archives)]:
+        for source in sources:
             self.build(source)
-        for archive in archives:
-            archive.unlink()
-        for path in set(self.directory.iterdir()) - before:
+        for archive in archives:  # their wheels tell what they require; the bundle keeps what the lock has
+            self.built.append(self.build(str(archive)))
+        for path in set(self.directory.glob("*.whl")) - before:
             (wheel,) = distributions(path=[str(path)])
             self.wheels[canonicalize_name(wheel.metadata["Name"])] = wheel
 
-    def build(self, source: str) -> None:
-        """A wheel of a source, which must not be one for this Python alone. Raises BundleError."""
+    def build(self, source: str) -> Path:
+        """The wheel of a source, which must not be one for this Python alone. Raises BundleError."""
         with tempfile.TemporaryDirectory(dir=self.directory.parent) as place:
             run_pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", place, source)
             (wheel,) = Path(place).iterdir()
@@ -224,7 +227,7 @@ class Bundle:
                 raise BundleError(
                     f"{Path(source).name}: has no wheel for Python {self.python} on this processor"
                 )
-            wheel.replace(self.directory / wheel.name)
+            return wheel.replace(self.directory / wheel.name)
 
     def download(self, *flags: str, text: str) -> None:
         """pip download for the other Python. Raises BundleError."""

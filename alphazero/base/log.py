@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TextIO
 
-from alphazero.base.text import counted
+from alphazero.base.text import counted, escaped
 
 TEXT, JSON = "text", "json"
+LAYOUT = "\n\t"  # of texts that this program lays out
 # Tells the processes of a job in which form an error is shown; the settings are not known everywhere.
 FORMAT_VARIABLE = "ALPHAZERO_LOG_FORMAT"
 _STAMPED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d |\{\"time\": ")
@@ -72,7 +73,7 @@ def program_line(text: str, *, has_time: bool = True) -> str:
     """
     if os.environ.get(FORMAT_VARIABLE) == JSON:
         return as_json(text, Topic.NEWS, {"source": "alphazero"})
-    line = f"alphazero: {text}"
+    line = f"alphazero: {escaped(text)}"
     return stamped(line) if has_time and not sys.stderr.isatty() else line
 
 
@@ -80,7 +81,7 @@ def error_line(text: str) -> str:
     """The error line of a command, in the requested format."""
     if os.environ.get(FORMAT_VARIABLE) == JSON:
         return as_json(text, Topic.ERROR)
-    return f"alphazero: error: {text}"
+    return f"alphazero: error: {escaped(text)}"
 
 
 def _is_json(line: str) -> bool:

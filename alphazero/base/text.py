@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import signal
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
@@ -36,15 +37,41 @@ def reason(error: BaseException) -> str:
 
 def shortened(text: str) -> str:
     """A text from outside for a message of one line: cut where it is long, what cannot be printed escaped."""
-    text = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+    text = escaped(text)
     if len(text) <= REASON_WIDTH:
         return text
     return f"{text[:REASON_WIDTH]}... ({len(text):,} characters)"
 
 
+def escaped(text: str, kept: str = "") -> str:
+    """A text from outside for a terminal or a log: what cannot be printed, less `kept`, becomes \\x1b, \\n.
+
+    Names of files, settings of a run and tags of a game may hold anything, also what moves the cursor.
+    """
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() or sign in kept else repr(sign)[1:-1] for sign in text)
+
+
 def last_line(text: str) -> str:
     """The last line that is not empty, "" where there is none."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+def signal_name(number: int) -> str:
+    """'SIGKILL'; 'signal 40' for one that has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def exit_text(exit_code: int) -> str:
+    """How a process ended, for messages: 'ended with exit status 3'; -N is a death by signal N."""
+    if exit_code >= 0:
+        return f"ended with exit status {exit_code}"
+    hint = ": perhaps out of memory, see dmesg" if exit_code == -signal.SIGKILL else ""
+    return f"was killed by {signal_name(-exit_code)}{hint}"
 
 
 def near_match(word: str, known: Iterable[str]) -> str:
@@ -61,10 +88,11 @@ def one_of(word: str, known: Iterable[str]) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], align: str = "") -> list[str]:
-    """One line per row with its cells in columns, two spaces apart.
+    """One line per row with its cells, escaped, in columns, two spaces apart.
 
     align: a letter per column, 'l' or 'r'; columns beyond it are aligned to the left.
     """
+    rows = [[escaped(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     letters = align.ljust(len(widths), "l")
 
@@ -80,7 +108,7 @@ def table(rows: Sequence[Sequence[str]], align: str = "") -> list[str]:
 
 def printable(path: PurePath | str) -> str:
     """A file's name as text that any file or terminal takes: bytes that are no UTF-8 become \\xff."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    return escaped(os.fsencode(path).decode("utf-8", "backslashreplace"))
 
 
 def as_utf8(text: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import WeightsError
+from alphazero.base.text import escaped
 
 if TYPE_CHECKING:
     from alphazero.network.weights.weights import Metadata
@@ -69,4 +70,4 @@ def describe(source: Path, config: NetworkConfig, parameters: int, metadata: Met
         lines.append(f"  training steps       {metadata['training_steps']:,}")
     if metadata.get("license"):
         lines.append(f"  licence              {metadata['license']}")
-    return "\n".join(lines)
+    return "\n".join(map(escaped, lines))

@@ -101,62 +101,53 @@ def exit_status(findings: Iterable[Finding], *, strict: bool = True) -> int:
 SHIPPED = Path(__file__).with_name("health.toml")
 
 
-def _number() -> Any:  # noqa: ANN401 - a field of any type, as dataclasses.field
+def _threshold() -> Any:  # noqa: ANN401 - a field of any type, as dataclasses.field
     return setting(MISSING, "", minimum=0, maximum=MOST)
-
-
-def _other() -> Any:  # noqa: ANN401
-    return setting(MISSING, "")
 
 
 @dataclass(frozen=True)
 class GpuThresholds:
     """[gpu] of health.toml, where each has its source; *_warn and *_fail are reached at or over."""
 
-    ecc_uncorrected_volatile_fail: int = _number()
-    ecc_uncorrected_aggregate_warn: int = _number()
-    wants_ecc: bool = _other()
-    retired_pages_fail: int = _number()
-    temperature_c_warn: int = _number()
-    harmless_clock_reasons: tuple[str, ...] = _other()
-    others_memory_mib_warn: int = _number()
-    inactive_nvlinks_fail: int = _number()
-    nvlink_errors_warn: int = _number()
-    pcie_replays_warn: int = _number()
-    pcie_replays_per_minute_warn: float = _number()
-    xids_fail: tuple[int, ...] = _number()
+    ecc_uncorrected_volatile_fail: int = _threshold()
+    retired_pages_fail: int = _threshold()
+    temperature_c_warn: int = _threshold()
+    harmless_clock_reasons: tuple[str, ...] = setting(MISSING, "")
+    others_memory_mib_warn: int = _threshold()
+    inactive_nvlinks_fail: int = _threshold()
+    xids_fail: tuple[int, ...] = _threshold()
 
 
 @dataclass(frozen=True)
 class HostThresholds:
     """[host] of health.toml; of what is free or allowed, less than the threshold reaches it."""
 
-    memory_available_mib_warn: int = _number()
-    memory_available_mib_fail: int = _number()
-    swap_used_percent_warn: float = _number()
-    disk_free_mib_warn: int = _number()
-    disk_free_mib_fail: int = _number()
-    inodes_free_warn: int = _number()
-    inodes_free_fail: int = _number()
-    shm_free_mib_warn: int = _number()
-    shm_free_mib_fail: int = _number()
-    open_files_warn: int = _number()
-    open_files_fail: int = _number()
-    load_per_core_warn: float = _number()
-    cores_per_gpu_warn: int = _number()
-    wants_synchronised_clock: bool = _other()
+    memory_available_mib_warn: int = _threshold()
+    memory_available_mib_fail: int = _threshold()
+    swap_used_percent_warn: float = _threshold()
+    disk_free_mib_warn: int = _threshold()
+    disk_free_mib_fail: int = _threshold()
+    inodes_free_warn: int = _threshold()
+    inodes_free_fail: int = _threshold()
+    shm_free_mib_warn: int = _threshold()
+    shm_free_mib_fail: int = _threshold()
+    open_files_warn: int = _threshold()
+    open_files_fail: int = _threshold()
+    load_per_core_warn: float = _threshold()
+    cores_per_gpu_warn: int = _threshold()
+    wants_synchronised_clock: bool = setting(MISSING, "")
 
 
 @dataclass(frozen=True)
 class CollectiveThresholds:
     """[collective] of health.toml."""
 
-    straggler_ratio_warn: float = _number()
-    straggler_floor_ms: float = _number()
-    latency_warn_ms: float = _number()
-    bandwidth_warn_gb_s: float = _number()
-    retransmitted_warn: float = _number()
-    stage_timeout_s: float = _number()
+    straggler_ratio_warn: float = _threshold()
+    straggler_floor_ms: float = _threshold()
+    latency_warn_ms: float = _threshold()
+    bandwidth_warn_gb_s: float = _threshold()
+    retransmitted_warn: float = _threshold()
+    stage_timeout_s: float = _threshold()
 
 
 @dataclass(frozen=True)

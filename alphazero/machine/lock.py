@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import BusyError, DataError
 from alphazero.base.files import open_regular
 from alphazero.base.records import from_json, to_json
+from alphazero.base.text import escaped, printable
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -43,7 +44,7 @@ class Holder:
     since: str
 
     def __str__(self) -> str:
-        return f"{self.purpose}, process {self.pid} on {self.host}, since {self.since}"
+        return escaped(f"{self.purpose}, process {self.pid} on {self.host}, since {self.since}")
 
 
 @contextlib.contextmanager
@@ -59,7 +60,7 @@ def only_writer(
     path = directory / LOCK_FILE
     lock = lock_file(path, GLANCE_S)
     if lock is None and wait_s:
-        say(f"{directory}: waiting up to {wait_s:.0f} s for {holder_of(directory)} to end")
+        say(f"{printable(directory)}: waiting up to {wait_s:.0f} s for {holder_of(directory)} to end")
         lock = lock_file(path, wait_s)
     if lock is None:
         raise BusyError(

@@ -13,7 +13,7 @@ from typing import IO, TypeAlias
 
 import alphazero._core as _core
 from alphazero.base.errors import AlphaZeroError, GameInputError
-from alphazero.base.text import reason
+from alphazero.base.text import escaped, reason
 from alphazero.base.transcript import READ, WRITTEN, Transcript
 from alphazero.games.core_types import Line
 from alphazero.games.registry import make_line
@@ -181,7 +181,7 @@ class UciEngine:
         if word == "uci":
             self._send(
                 [
-                    f"id name {self._identity}",
+                    f"id name {escaped(self._identity)}",
                     "id author the alphazero developers",
                     *(option.line for option in TABLE),
                     "uciok",

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import complete_lines, cut_unfinished_line
-from alphazero.base.text import counted
+from alphazero.base.text import counted, printable
 from alphazero.run.directory import RunDirectory
 
 # Of an event: text or a number.
@@ -157,7 +157,7 @@ def read_metrics(run: RunDirectory, kind: str) -> list[dict[str, float]]:
             damaged.append(number)
     if damaged:
         print(
-            f"{run.metrics}:{damaged[0]}: no JSON of a step;"
+            f"{printable(run.metrics)}:{damaged[0]}: no JSON of a step;"
             f" passed over {counted(len(damaged), 'damaged line')}",
             file=sys.stderr,
         )

@@ -1,7 +1,7 @@
 """A rank's side of supervision: its heartbeat, its output, and the account of its end.
 
-Each is a file that the node agent of its host reads. Blame follows from the kinds of accounts, never from
-their wording.
+Each is a file that the node agent of its host reads; launch/blame.py decides by accounts which rank is to
+blame, run/rank_watch.py by heartbeats which one holds up the others.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from traceback import walk_tb
 from typing import NoReturn, TypeVar
 
-from alphazero.base.errors import ERRORS_BY_KIND, AlphaZeroError, LostConnectionError, TrainingError
+from alphazero.base.errors import AlphaZeroError, LostConnectionError
 from alphazero.base.files import read_text
 from alphazero.base.records import from_json, to_json
+from alphazero.machine.die_with_parent import die_with
 from alphazero.machine.memory import memory_error
 
 T = TypeVar("T")
@@ -35,7 +36,7 @@ JOB_VARIABLE = "ALPHAZERO_JOB"
 
 
 class Phase(str, Enum):
-    """What a rank is doing. Each has a limit on how long nothing may move (launch/head/attempt.py)."""
+    """What a rank is doing. Each has a limit on how long nothing may move (run/rank_watch.py)."""
 
     START = "start"
     DATA = "data"  # made, imported, or brought together from all ranks
@@ -107,8 +108,8 @@ class HeartbeatWriter:
 
 def read_heartbeats(directory: Path) -> list[Heartbeat]:
     """What every rank reported last, by rank; files of another version of this program are left out."""
-    found = (read_record(Heartbeat, path) for path in sorted(directory.glob("rank-*.json")))
-    return [beat for beat in found if beat is not None]
+    beats = (read_record(Heartbeat, path) for path in sorted(directory.glob("rank-*.json")))
+    return [beat for beat in beats if beat is not None]
 
 
 OUTPUT_VARIABLE = "ALPHAZERO_RANK_OUTPUT"  # a directory with one FIFO or terminal a local rank
@@ -134,6 +135,7 @@ def begin(environment: Mapping[str, str]) -> None:
     directory, local_rank = environment.get(OUTPUT_VARIABLE), environment.get("LOCAL_RANK")
     if not directory or local_rank is None:
         return
+    die_with(os.getppid(), signal.SIGKILL)  # with its launcher, which dies with its agent
     path = Path(directory, local_rank)
     if path.is_file():  # an ordinary file that names a terminal
         path = Path(path.read_text(encoding="utf-8"))
@@ -165,19 +167,11 @@ def end_process(status: int) -> NoReturn:
     os._exit(status)
 
 
-FAILURE_VARIABLE = "ALPHAZERO_FAILURE_FILE"  # where the launcher above the ranks names the first failure
 MAX_TEXT = 500
 # Kinds beside those of errors.py.
 CRASH = "crash"  # an unforeseen exception
 OUT_OF_MEMORY = "out of memory"
-SIGNAL = "signal"  # killed by the system or by a person
-TERMINATED = "terminated"  # by SIGTERM, or by NCCL's watchdog with SIGABRT: something else came before
-HANG = "hang"
 STOPPED = "stopped"  # by a signal to some rank of the job, after a checkpoint: no failure, but not the end
-UNKNOWN = ""  # no account: of another program, or from before accounts
-# What an exit status means where a rank left no account.
-KINDS_BY_STATUS = {AlphaZeroError.exit_code: AlphaZeroError.kind, TrainingError.exit_code: TrainingError.kind}
-LATE_S = 1.0  # a rank that fails so much later than another fails because of it
 
 
 @dataclass(frozen=True)
@@ -192,53 +186,6 @@ class RankFailure:
     text: str
     status: int
     at_s: float
-
-
-@dataclass(frozen=True)
-class RankEnd:
-    """A rank's end as its launcher sees it. exit_code: -N for a death by signal N."""
-
-    rank: int
-    local_rank: int
-    pid: int
-    exit_code: int
-
-    @property
-    def fate(self) -> str:
-        """As printed."""
-        if self.exit_code >= 0:
-            return f"(pid {self.pid}) ended with exit status {self.exit_code}"
-        hint = ": perhaps out of memory, see dmesg" if self.exit_code == -signal.SIGKILL else ""
-        return f"(pid {self.pid}) was killed by {signal.Signals(-self.exit_code).name}{hint}"
-
-    @property
-    def status(self) -> int:
-        """As a shell has it: 128 + N for a death by signal N."""
-        return self.exit_code if self.exit_code >= 0 else 128 - self.exit_code
-
-
-@dataclass(frozen=True)
-class FirstFailure:
-    """What the launcher above the ranks of a host leaves for its node agent: which failed first, and how.
-
-    rank: None is the launcher itself, before any rank began. at_s: as in RankFailure, None where unknown.
-    """
-
-    rank: int | None
-    fate: str
-    kind: str
-    ranks: tuple[int, ...]
-    text: str
-    at_s: float | None
-
-
-def order_of_blame(kind: str) -> int:
-    """What was killed or hung, what knew why it ended, what crashed, then those that missed one of these."""
-    if kind in (SIGNAL, HANG):
-        return 0
-    if kind in (LostConnectionError.kind, TERMINATED, STOPPED):
-        return 3
-    return 1 if kind in ERRORS_BY_KIND or kind == OUT_OF_MEMORY else 2
 
 
 def note_failure(error: BaseException, status: int, environment: Mapping[str, str] = os.environ) -> None:
@@ -273,7 +220,7 @@ def kind_of(error: BaseException) -> str:
     if memory_error(error):  # also of NCCL, before it is taken for a connection
         return OUT_OF_MEMORY
     # By name: a host without torch knows it too.
-    types = {one.__name__ for one in type(error).__mro__}
+    types = {kind.__name__ for kind in type(error).__mro__}
     if isinstance(error, ConnectionError) or "DistError" in types:
         return LostConnectionError.kind
     if isinstance(error, OSError):
@@ -289,42 +236,7 @@ def _was_raised_in(error: BaseException, package: str) -> bool:
     return f"{modules[-1] if modules else ''}.".startswith(f"{package}.")
 
 
-def read_failure(directory: Path | None, local_rank: int) -> RankFailure | None:
-    """The account of a rank; None where it left none."""
-    return read_record(RankFailure, directory / f"{local_rank}.failure.json") if directory else None
-
-
-def first_failure(ends: Sequence[RankEnd], directory: Path | None) -> tuple[RankEnd, FirstFailure]:
-    """Of ranks of one host that failed, the one to blame. directory: of their accounts, if there is one.
-
-    A rank that failed later than another, by its account, fails because of it. Among the others the kind of
-    failure counts (order_of_blame), then the moment.
-    """
-    accounts = {end.rank: read_failure(directory, end.local_rank) for end in ends}
-    earliest = min((one.at_s for one in accounts.values() if one), default=0.0)
-
-    def precedence(end: RankEnd) -> tuple[bool, int, float]:
-        account = accounts[end.rank]
-        at_s = account.at_s if account else earliest
-        return at_s > earliest + LATE_S, order_of_blame(_kind(end, account)), at_s
-
-    end = min(ends, key=precedence)
-    account = accounts[end.rank]
-    kind = _kind(end, account)
-    if account is None:
-        return end, FirstFailure(end.rank, end.fate, kind, (), "", None)
-    return end, FirstFailure(end.rank, end.fate, kind, account.ranks, account.text, account.at_s)
-
-
-def _kind(end: RankEnd, account: RankFailure | None) -> str:
-    if account is not None:
-        return account.kind
-    if end.exit_code < 0:
-        return TERMINATED if -end.exit_code in (signal.SIGTERM, signal.SIGABRT) else SIGNAL
-    return KINDS_BY_STATUS.get(end.exit_code, UNKNOWN)
-
-
-def write_record(path: Path, record: Heartbeat | RankFailure | FirstFailure) -> None:
+def write_record(path: Path, record: object) -> None:
     """Whole or not at all, but not flushed: what it says matters only while the machine runs."""
     temporary = path.with_suffix(".tmp")
     temporary.write_text(to_json(record), encoding="utf-8")

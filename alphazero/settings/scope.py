@@ -12,7 +12,7 @@ from typing import Any
 
 from alphazero.base.errors import CheckpointError, ConfigError
 from alphazero.base.section import Scope, checked, flag_of, json_ready, scope_of
-from alphazero.base.text import quoted
+from alphazero.base.text import escaped, quoted
 from alphazero.games.outside.names import class_of, version_now
 from alphazero.settings.data import SampleFilters
 from alphazero.settings.flags import RETIRED, other_values
@@ -107,7 +107,7 @@ def shown(value: object) -> str:
         return "[" + ", ".join(map(shown, value)) + "]"
     if isinstance(value, float):
         return f"{value:g}"
-    return str(value) if value != "" else "''"
+    return escaped(str(value)) if value != "" else "''"
 
 
 # Asking for one of these lengths means that it counts, and not the steps that the run began with.

@@ -15,6 +15,7 @@ from tqdm import tqdm
 from alphazero.base.log import (
     FIRST_SILENCE_S,
     JSON,
+    LAYOUT,
     SHOWN_WHEN_QUIET,
     TEXT,
     Topic,
@@ -23,6 +24,7 @@ from alphazero.base.log import (
     duration,
     stamped,
 )
+from alphazero.base.text import escaped
 
 LONGEST_SILENCE_S = 60.0
 TICK_S = 0.5
@@ -73,6 +75,7 @@ class Console:
         """Print one or more lines. figures: values for programs, in JSON."""
         if not self._is_main:
             return
+        text = escaped(text, LAYOUT)
         line = as_json(text, topic, figures) if self._is_json else text
         with self._lock:
             if not self._is_quiet or topic in SHOWN_WHEN_QUIET:
@@ -87,7 +90,7 @@ class Console:
 
     def alarm(self, text: str) -> None:
         """Print one line from any rank: what rank 0 cannot know, as the memory of a host."""
-        self._show(as_json(text, Topic.WARNING) if self._is_json else text)
+        self._show(as_json(text, Topic.WARNING) if self._is_json else escaped(text))
 
     @contextlib.contextmanager
     def working(self, what: str, total: int = 0, unit: str = "") -> Iterator[Work]:

@@ -34,7 +34,7 @@ FOREIGN_FLAGS = {
     "uv": {"--upgrade"},
 }
 # Programs of ours that are no sub-command of `alphazero`.
-PROGRAMS = (ROOT / "alphazero" / "training" / "ranks" / "preflight.py", *(ROOT / "tools").glob("*.py"))
+PROGRAMS = (ROOT / "alphazero" / "launch" / "node" / "preflight.py", *(ROOT / "tools").glob("*.py"))
 
 
 def page_id(page: Path) -> str:

@@ -125,7 +125,7 @@ def test_by_hand_a_signal_at_one_node_is_the_end_before_the_last_step_on_both(
     hosts = network(2)
     jobs = start_by_hand(hosts, tmp_path, random_store, "--steps", "5000")
     jobs[0].wait_for("step 5/")
-    jobs[1].signal("INT", "-m alphazero launch")
+    jobs[1].signal("INT", "__main__.py launch")
     for job, expected in zip(jobs, (143, 130), strict=True):  # agents pass any signal on as SIGTERM
         status, said = job.end()
         assert status == expected, said

@@ -146,7 +146,7 @@ def test_tasks_of_srun_are_the_ranks_of_one_job(slurm, tmp_path: Path, random_st
 def press_ctrl_c(slurm: SlurmCluster) -> None:
     """What a terminal does: SIGINT to salloc and the launcher under it."""
     lines = slurm.login.processes()
-    victims = [str(pid) for pid, line in lines.items() if re.search(r"salloc |-m alphazero launch", line)]
+    victims = [str(pid) for pid, line in lines.items() if re.search(r"salloc |__main__.py launch", line)]
     assert len(victims) == 2, lines
     slurm.login.run("kill", "-INT", *victims)
 
@@ -162,7 +162,7 @@ def scancel(*options: str) -> Callable[[SlurmCluster], None]:
 
 
 def assert_stopped(slurm: SlurmCluster, directory: Path, job: Job, expected: int) -> None:
-    """Ended with a checkpoint of the step in which the wish came; nothing runs any more."""
+    """Ended with a checkpoint of the step in which the request came; nothing runs any more."""
     status, _ = job.end()
     slurm.wait_until_free()
     said = job.output.read_text()

@@ -1,10 +1,12 @@
 """Bundles of wheels: checked before anything is made, installed from them alone."""
 
 import ensurepip
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,16 @@ import pytest
 from tests.support.made_up_wheels import write_wheel
 from tests.support.paths import REPOSITORY
 from tools.bundle import SUMS, checked_files, digest_of, write_sums
+
+PROJECT = """[project]
+dependencies = [
+  "torch>=2",  # "evil"
+  "madeup>=1; python_version >= '3.10'",
+]
+
+[project.scripts]
+evil = "evil:main"
+"""
 
 
 @pytest.fixture
@@ -23,11 +35,32 @@ def bundle(tmp_path):
     if not pips:
         pytest.skip("this Python has no wheel of pip")
     shutil.copy(pips[-1], directory)
-    write_wheel(directory, "torch", "9.0")
+    write_wheel(directory, "torch", "9.0", ["nvidia_made.up; platform_system == 'Linux'"])
+    write_wheel(directory, "nvidia_made_up", "1.0")
     write_wheel(directory, "madeup", "1.0", ["needed>=2"])
     write_wheel(directory, "needed", "2.1")
     write_sums(directory)
+    (tmp_path / "tools").mkdir()
+    shutil.copy(REPOSITORY / "tools" / "bundle.py", tmp_path / "tools")
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    lock(directory, "pip", "madeup", "needed")
     return directory
+
+
+def lock(bundle, *names):
+    """The lock file of the made-up project beside the bundle: the files of these packages."""
+    parts = []
+    for name in names:
+        file = next(bundle.glob(f"{name}-*"), None)
+        digest = digest_of(file) if file else "0" * 64
+        parts.append(f"{name}==1.0 \\\n    --hash=sha256:{'1' * 64} \\\n    --hash=sha256:{digest}\n")
+    (bundle.parent / "requirements.lock").write_text("# By make lock\n" + "".join(parts))
+
+
+def record(bundle):
+    """Whoever changes a bundle writes its record anew."""
+    (bundle / SUMS).unlink()
+    write_sums(bundle)
 
 
 def install(bundle, *flags):
@@ -36,7 +69,7 @@ def install(bundle, *flags):
     argv = [sys.executable, "-m", "tools.bundle", "install", str(bundle), str(environment), *flags]
     # A place that pip's settings name is no part of the bundle.
     settings = {**os.environ, "PIP_FIND_LINKS": str(bundle.parent)}
-    done = subprocess.run(argv, cwd=REPOSITORY, env=settings, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(argv, cwd=bundle.parent, env=settings, capture_output=True, text=True, timeout=120)
     return done, environment
 
 
@@ -62,7 +95,8 @@ def test_a_bundle_is_installed_with_its_own_pip_into_an_environment_of_its_own(b
 
 
 def test_the_packages_of_the_interpreter_are_used_where_that_is_asked_for(bundle):
-    (bundle / "torch-9.0-py3-none-any.whl").unlink()
+    for name in ("torch-9.0", "nvidia_made_up-1.0"):
+        (bundle / f"{name}-py3-none-any.whl").unlink()
     (bundle / SUMS).unlink()
     write_sums(bundle)
     assert not check_refusal(bundle, "holds no torch: expected SYSTEM_TORCH=1").exists()
@@ -85,10 +119,11 @@ def test_a_wheel_that_is_missing_or_altered_is_named_and_nothing_is_made(bundle,
 def test_a_record_that_is_none_is_refused(bundle, line):
     with (bundle / SUMS).open("a") as file:
         file.write(line + "\n")
-    assert not check_refusal(bundle, f"{SUMS}:5: ", "expected '<sha256>  <file name>'").exists()
+    assert not check_refusal(bundle, f"{SUMS}:6: ", "expected '<sha256>  <file name>'").exists()
 
 
 def test_a_folder_that_is_no_bundle_is_refused(tmp_path):
+    shutil.copytree(REPOSITORY / "tools", tmp_path / "tools")
     assert not check_refusal(tmp_path / "none", SUMS, "expected a folder that make bundle made").exists()
 
 
@@ -106,3 +141,46 @@ def test_the_record_is_one_that_sha256sum_reads(bundle):
     done = subprocess.run(["sha256sum", "--check", "--strict", SUMS], cwd=bundle, capture_output=True)
     assert done.returncode == 0
     assert {path.name for path in checked_files(bundle)} | {SUMS} == {path.name for path in bundle.iterdir()}
+
+
+def test_a_wheel_that_nothing_requires_is_refused_though_the_record_has_it(bundle):
+    write_wheel(bundle, "evil", "1.0", (), "py3-none-any")
+    record(bundle)
+    assert not check_refusal(bundle, "evil-1.0", "nothing requires evil").exists()
+
+
+def test_a_locked_wheel_with_another_content_is_refused_though_the_record_has_it(bundle):
+    write_wheel(bundle, "needed", "2.1", ["evil"])
+    record(bundle)
+    assert not check_refusal(bundle, "needed-2.1", "expected one that requirements.lock has").exists()
+
+
+def test_what_the_lock_has_not_is_listed(bundle):
+    done, _ = install(bundle)
+    (line,) = done.stdout.splitlines()
+    assert line.endswith(": nvidia_made_up-1.0-py3-none-any.whl, torch-9.0-py3-none-any.whl")
+
+
+def test_a_locked_source_is_built_where_it_is_installed(bundle):
+    """As chess, which is published without a wheel."""
+    source = bundle / "sourced-1.0.tar.gz"
+    with tarfile.open(source, "w:gz") as archive:
+        for name, text in (
+            (
+                "setup.py",
+                "import setuptools; setuptools.setup(name='sourced', version='1.0', py_modules=['sourced'])",
+            ),
+            ("sourced.py", "VERSION = '1.0'"),
+        ):
+            entry = tarfile.TarInfo(f"sourced-1.0/{name}")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    record(bundle)
+    lock(bundle, "pip", "madeup", "needed", "sourced")
+    done, environment = install(bundle, "--system")  # whose setuptools builds it
+    assert done.returncode == 0, done.stderr
+    assert in_environment(environment, "import sourced; print(sourced.VERSION)") == "1.0"
+    lock(bundle, "pip", "madeup", "needed")
+    (bundle.parent / "requirements.lock").open("a").write(f"sourced==1.0 \\\n    --hash=sha256:{'1' * 64}\n")
+    shutil.rmtree(environment)
+    assert not check_refusal(bundle, "sourced-1.0.tar.gz", "sha256", flags=("--system",)).exists()

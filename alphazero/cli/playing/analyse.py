@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError, DataError, GameInputError
 from alphazero.base.files import replacing
-from alphazero.base.log import program_line
+from alphazero.base.log import LAYOUT, program_line
 from alphazero.base.section import flag_of
-from alphazero.base.text import counted, table
+from alphazero.base.text import counted, escaped, table
 from alphazero.cli.flags import add_device_flag, add_number, add_paths, add_weights_flag, network_of
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import Style, draw
@@ -128,8 +128,7 @@ def opened(args: argparse.Namespace) -> Net:
 def serve(args: argparse.Namespace) -> int:
     """Answer queries until standard input ends and all are answered."""
     from alphazero.network.inference.purpose import CPU_FOREST_BATCH, CUDA_BATCH_SIZE, largest_tree_batch
-    from alphazero.play.analysis.query import QueryDefaults
-    from alphazero.play.analysis.server import AnalysisServer
+    from alphazero.play.analysis import AnalysisServer, QueryReader
 
     given = {"--fen": args.fen, "--moves": args.moves, "--seconds": args.seconds, "--json": args.json}
     given |= {"--pgn": args.pgn, "--out": args.out}
@@ -145,7 +144,7 @@ def serve(args: argparse.Namespace) -> int:
         net,
         evaluator,
         settings,
-        QueryDefaults(net.game, args.simulations or 0, args.lines or LINES),
+        QueryReader(net.game, args.simulations or 0, args.lines or LINES),
         fill=args.history_fill,
         in_flight=args.positions_in_flight or evaluator.batch_size,
         about={"version": version_of("alphazero"), "weights": args.weights, "game": net.game},
@@ -249,7 +248,7 @@ def writing(path: Path | None) -> Iterator[Callable[[str], None]]:
     from alphazero.data.store.store import named_faults
 
     if path is None:
-        yield lambda text: print(text, end="", flush=True)
+        yield lambda text: print(escaped(text, LAYOUT), end="", flush=True)
         return
     if path.exists() or path.is_symlink():
         raise DataError(f"--out {path}: already exists; expected the name of a new file")

@@ -8,6 +8,7 @@ from functools import partial
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import given_path
+from alphazero.base.text import escaped
 from alphazero.cli.flags import add_device_flag, add_number, add_weights_flag, network_of
 from alphazero.games.notation import split_moves
 from alphazero.games.registry import make_line
@@ -73,7 +74,8 @@ def run(args: argparse.Namespace) -> int:
     )
     if settings.pgn is not None:
         require_chess(net.game, "--pgn")
-    print(f"{net.source}: {net.game} {net.config.blocks}x{net.config.filters} (help lists the commands)")
+    shape = f"{net.game} {net.config.blocks}x{net.config.filters}"
+    print(escaped(f"{net.source}: {shape} (help lists the commands)"))
     session = PlaySession(net, settings, style_of(args), read_line, partial(print, flush=True))
     try:
         session.run()

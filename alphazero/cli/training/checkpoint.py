@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from alphazero.base.errors import CheckpointError
-from alphazero.base.text import table
+from alphazero.base.text import printable, table
 from alphazero.cli.flags import add_number
 from alphazero.machine.lock import only_writer
 from alphazero.run import checkpoint_files as files
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
             print(json.dumps([path.name for path in removed]))
         else:
             verb = "would remove" if args.dry_run else "removed"
-            print("\n".join(f"{verb} {path}" for path in removed) or "nothing to remove")
+            print("\n".join(f"{verb} {printable(path)}" for path in removed) or "nothing to remove")
         return 0
     rows = [describe(directory, path, hash_files=args.action == "verify") for path in paths]
     if args.json:

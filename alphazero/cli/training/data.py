@@ -11,7 +11,7 @@ from pathlib import Path
 
 from alphazero.base.files import given_path
 from alphazero.base.section import add_flags, values_of_flags
-from alphazero.base.text import counted, printable
+from alphazero.base.text import counted, escaped, printable
 from alphazero.cli.flags import add_number
 from alphazero.data.formats.importer import ImportReport, import_games
 from alphazero.data.formats.lc0_export import export_lc0
@@ -131,7 +131,7 @@ def import_text(report: ImportReport, summary: StoreSummary) -> str:
         lines.append(f"rescored by {manifest.rescored_by}: {rescored_text(manifest.rescored)}")
     for kind, count in manifest.quarantined.items():
         lines.append(f"  {count} x {kind} (see {printable(report.store / 'quarantine.jsonl')})")
-    return "\n".join(lines)
+    return "\n".join(map(escaped, lines))
 
 
 def rescored_text(rescored: Mapping[str, int]) -> str:
@@ -209,7 +209,7 @@ def info_text(store: Path, summary: StoreSummary) -> str:
         f" {source.num_quarantined} quarantined, {source.size_bytes} bytes"
         for source in summary.sources
     ]
-    return "\n".join(lines)
+    return "\n".join(map(escaped, lines))
 
 
 def _export(args: argparse.Namespace, path: Path) -> None:

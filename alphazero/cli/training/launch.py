@@ -26,7 +26,7 @@ from alphazero.launch.plan.launch_plan import LaunchPlan
 from alphazero.launch.plan.node import CpuRanks, choose_cpu_ranks
 from alphazero.launch.plan.resolve import resolve
 from alphazero.machine import machine as machines
-from alphazero.machine.environment import CHECKOUT
+from alphazero.machine.environment import CHECKOUT, START
 from alphazero.machine.memory import HostMemory
 from alphazero.run.checkpoint_files import LATEST, STATE, checkpoints_in, read_json
 from alphazero.run.directory import require_free
@@ -52,7 +52,7 @@ from alphazero.training.ranks.batch import (
 PASSES_ON_UNKNOWN_FLAGS = True
 
 TRAIN_SCRIPT = CHECKOUT / "train_distributed.py"
-PROGRAM = (str(TRAIN_SCRIPT),) if TRAIN_SCRIPT.is_file() else ("--module", "alphazero", "train")
+PROGRAM = (str(TRAIN_SCRIPT),) if TRAIN_SCRIPT.is_file() else (START, "train")
 NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
 # What --precision auto becomes, by the plan's device.
 AUTO_PRECISION = {

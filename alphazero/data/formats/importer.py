@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.base.log import Work
-from alphazero.base.text import counted, quoted, shortened
+from alphazero.base.text import counted, escaped, quoted, shortened
 from alphazero.data.formats.files import Source, names_below, sha256_of_source
 from alphazero.data.formats.lc0 import LC0, Lc0Chunk
 from alphazero.data.formats.lc0_files import is_lc0
@@ -64,7 +64,7 @@ class ImportReport:
 
 def to_stderr(line: str) -> None:
     """For what is passed over."""
-    print(line, file=sys.stderr)
+    print(escaped(line), file=sys.stderr)
 
 
 def silent() -> None:

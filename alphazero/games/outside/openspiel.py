@@ -156,9 +156,9 @@ def _load(spiel: ModuleType, name: str) -> Any:  # noqa: ANN401
 
 @contextmanager
 def _errors_of(name: str) -> Iterator[None]:
-    """What OpenSpiel raises as ConfigError. It prints that as well: stderr leads nowhere meanwhile."""
-    stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
+    """What OpenSpiel raises as ConfigError. It prints that as well: stderr is silent meanwhile."""
+    stderr, silence = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 2)
     try:
         yield
     except Exception as error:  # SpielError, and what the games raise
@@ -166,4 +166,4 @@ def _errors_of(name: str) -> Iterator[None]:
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
-        os.close(nowhere)
+        os.close(silence)

@@ -58,7 +58,7 @@ def examine(hosts: Sequence[HostPlan], question: Question) -> tuple[Examined, ..
     inputs = [to_json(replace(questions[rank], checkout=str(CHECKOUT))) + "\n" for rank in asked]
     remotes = [hosts[rank].remote for rank in asked]
     began = time.time()
-    answers = run_everywhere(remotes, ["-m", programs.HOST_PROBE], inputs, PROBE_TIMEOUT_S)
+    answers = run_everywhere(remotes, programs.words_of(programs.HOST_PROBE), inputs, PROBE_TIMEOUT_S)
     ended = time.time()
     by_name = {answer.remote.name: answer for answer in answers}
     examined = []

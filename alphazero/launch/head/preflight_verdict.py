@@ -13,8 +13,9 @@ from alphazero.base.text import counted
 from alphazero.launch.agent.protocol import Output
 from alphazero.launch.head.attempt import StartOutcome
 from alphazero.launch.plan import programs
-from alphazero.launch.plan.launch_plan import LaunchPlan, Limits
+from alphazero.launch.plan.launch_plan import LaunchPlan
 from alphazero.machine.findings import Finding, Severity, finding_from_json
+from alphazero.run.rank_watch import Limits
 
 LOG_DIRECTORY = "preflight"  # of the run directory: its logs are not the job's
 # Stages of the preflight have separate limits, which name who is behind; this one is for all of it.
@@ -40,7 +41,7 @@ def program(plan: LaunchPlan, files: Sequence[str]) -> tuple[str, ...]:
     compared = ("--config-file", *files) if files else ()
     places = (f"{host.remote.name}={host.num_ranks}" for host in plan.hosts)
     return (
-        *("--module", programs.PREFLIGHT, "--device", plan.device, "--json"),
+        *(*programs.words_of(programs.PREFLIGHT), "--device", plan.device, "--json"),
         *(*compared, "--hosts", *places),
     )
 

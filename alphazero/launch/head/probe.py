@@ -1,6 +1,6 @@
 """What a host reports of itself before a job starts there: versions, space, limits, devices, addresses.
 
-`python -m alphazero.launch.head.probe` reads a Question as JSON from stdin and prints a Probe as JSON.
+The program reads a Question as JSON from stdin and prints a Probe as JSON.
 torch is not imported: its version is read from its metadata, so that a probe takes a fraction of a second.
 """
 

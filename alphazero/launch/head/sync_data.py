@@ -3,7 +3,7 @@
 The head names files with sizes and digests, the host answers which it lacks, a tar stream of those follows.
 Each file arrives under a temporary name, is hashed, flushed and renamed; a store's manifest comes last, so
 that an interrupted transfer leaves no store, and the next one sends the files that are missing.
-`python -m alphazero.launch.head.sync_data lacks|receive` is the host's side.
+The host's side is this module as a program, with the word lacks or receive.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from typing import IO
 
 from alphazero.base.errors import AlphaZeroError, LaunchError
 from alphazero.base.files import CHUNK_BYTES, replacing, sha256_of
+from alphazero.base.log import error_line
 from alphazero.base.text import last_line
-from alphazero.launch.head.remote import Tail, kill_group, run_everywhere, start_there
+from alphazero.launch.head.remote import MOST_OUTPUT_BYTES, kill_group, run_everywhere, start_there
 from alphazero.launch.plan import programs
 from alphazero.launch.plan.launch_plan import Remote
 
@@ -75,7 +76,7 @@ def send(paths: Sequence[Path], remote: Remote) -> int:
     Raises LaunchError naming the host where it cannot take it.
     """
     entries = describe(paths)
-    program = ["-m", programs.DATA_RECEIVER, "lacks"]
+    program = [*programs.words_of(programs.DATA_RECEIVER), "lacks"]
     (answer,) = run_everywhere([remote], program, [_listed(entries)], QUERY_TIMEOUT_S)
     lacking = set(_marked(answer.output, f"{remote.name}: {_last(answer.errors)}"))
     wanted = [entry for entry in entries if entry.path in lacking]
@@ -90,7 +91,8 @@ def _listed(entries: Sequence[FileEntry]) -> str:
 
 
 def _stream(entries: Sequence[FileEntry], remote: Remote) -> None:
-    process = start_there(remote, ["-m", programs.DATA_RECEIVER, "receive"], subprocess.STDOUT)
+    words = [*programs.words_of(programs.DATA_RECEIVER), "receive"]
+    process = start_there(remote, words, stderr=subprocess.STDOUT)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -98,10 +100,10 @@ def _stream(entries: Sequence[FileEntry], remote: Remote) -> None:
         with contextlib.suppress(BrokenPipeError), process.stdin as stream:
             stream.write(_listed(entries).encode())
             write_archive(entries, stream)
-        tail = Tail()
+        received_bytes = b""
         while data := os.read(process.stdout.fileno(), CHUNK_BYTES):
-            tail.add(data)
-        output = tail.text()
+            received_bytes = (received_bytes + data)[-MOST_OUTPUT_BYTES:]
+        output = received_bytes.decode(errors="replace")
         process.wait()
     finally:
         kill_group(process)
@@ -176,7 +178,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         result = lacking(entries) if arguments[0] == "lacks" else receive(entries, sys.stdin.buffer)
     except (AlphaZeroError, tarfile.TarError) as error:
-        print(f"alphazero: error: {error}", file=sys.stderr)
+        print(error_line(str(error)), file=sys.stderr)
         return 2
     print(MARK + json.dumps(result))
     return 0

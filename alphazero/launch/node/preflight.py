@@ -11,16 +11,19 @@ import argparse
 import json
 import os
 import platform
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alphazero.base.errors import AlphaZeroError, LaunchError, LostConnectionError
 from alphazero.base.files import sha256_of
+from alphazero.base.log import error_line
 from alphazero.base.records import from_json, to_json
 from alphazero.launch.node.preflight_report import (
     BANDWIDTH_BYTES,
@@ -38,10 +41,8 @@ from alphazero.run.directory import describe_environment
 from alphazero.run.rank import begin, end_process, kind_of, note_failure
 
 if TYPE_CHECKING:
+    import torch
     from torch._C._distributed_c10d import Store
-
-    from alphazero.training.ranks.runtime import Runtime
-
 
 LEAVING_S = 1.0
 CRASH_STATUS = 1  # of an interpreter that ends with a traceback
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
         return _run(args)
     except AlphaZeroError as error:
         note_failure(error, error.exit_code)
-        print(f"alphazero: error: preflight: {error}", file=sys.stderr)
+        print(error_line(f"preflight: {error}"), file=sys.stderr)
         return error.exit_code
     except Exception as error:
         note_failure(error, CRASH_STATUS)
@@ -93,37 +94,36 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from alphazero.launch.node.meeting import lone_process_environment, open_store, served_store
-    from alphazero.training.ranks.runtime import read_runtime
+    from alphazero.launch.node.store import lone_process_environment, open_store, served_store
 
     thresholds = load_thresholds(args.thresholds).collective
     environment = os.environ if "RANK" in os.environ else {**os.environ, **lone_process_environment()}
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         if name not in environment:
             raise LaunchError(f"{name} is not set; expected a launch by torchrun, or RANK unset")
-    runtime = read_runtime(environment, args.device, args.backend or "")
-    limit_s, num_bytes = thresholds.stage_timeout_s, BANDWIDTH_BYTES[runtime.device.type]
-    place_of = _places(args.hosts, runtime.local_world_size)
+    own_rank = read_own_rank(environment, args.device, args.backend)
+    limit_s, num_bytes = thresholds.stage_timeout_s, BANDWIDTH_BYTES[own_rank.device.type]
+    place_of = _places(args.hosts, own_rank.local_world_size)
     with served_store(environment):
         roll_call = RollCall(
-            lambda: open_store(environment, runtime.rank, limit_s),
-            runtime.rank,
-            runtime.world_size,
+            lambda: open_store(environment, own_rank.rank, limit_s),
+            own_rank.rank,
+            own_rank.world_size,
             limit_s,
             place_of,
         )
     roll_call.start()
-    own = to_json(describe_rank(runtime, args.config_file))
+    own = to_json(describe_rank(own_rank, args.config_file))
     records = tuple(from_json(RankRecord, text) for text in roll_call.gather("versions", own))
     findings = judge_records(records)
     times: tuple[RankTimes, ...] = ()
     if worst(findings) < Severity.FAIL:  # different versions of NCCL or torch would hang or crash
-        times = _measure(runtime, environment, records, roll_call, limit_s)
+        times = _measure(own_rank, environment, records, roll_call, limit_s)
         findings += judge_times(records, times, thresholds)
         findings += judge_network(records, times, num_bytes, thresholds)
     status = 0
-    if runtime.is_main:
-        report = PreflightReport(runtime.backend, num_bytes, records, times, tuple(findings))
+    if own_rank.rank == 0:
+        report = PreflightReport(own_rank.backend, num_bytes, records, times, tuple(findings))
         print(json.dumps(report_table(report), indent=1) if args.json else report_text(report), flush=True)
         status = report.exit_status
     roll_call.finish()
@@ -131,6 +131,42 @@ def _run(args: argparse.Namespace) -> int:
         # torchrun ends all ranks once one has failed: those that leave well get the time to do so.
         time.sleep(LEAVING_S)
     return status
+
+
+@dataclass(frozen=True)
+class OwnRank:
+    """This process among the ranks, by the variables that its launcher set."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+    local_world_size: int
+    device: torch.device
+    backend: str
+    host: str
+
+    @property
+    def device_name(self) -> str:
+        """In messages."""
+        import torch
+
+        if self.device.type == "cuda":
+            return f"{self.device} {torch.cuda.get_device_name(self.device)}"
+        return f"cpu ({torch.get_num_threads()} threads)"
+
+
+def read_own_rank(environment: Mapping[str, str], device: str, backend: str | None) -> OwnRank:
+    """The rank that torchrun's variables describe. Raises LaunchError where they are no numbers."""
+    from alphazero.network.model.precision import choose_device
+
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+    for name in names:
+        if not environment.get(name, "").isdecimal():
+            raise LaunchError(f"{name}={environment.get(name, '')!r}: expected a whole number")
+    rank, local_rank, world_size, local_world_size = (int(environment[name]) for name in names)
+    chosen = choose_device(device, local_rank, environment)
+    backend = backend or ("nccl" if chosen.type == "cuda" else "gloo")
+    return OwnRank(rank, local_rank, world_size, local_world_size, chosen, backend, socket.gethostname())
 
 
 def _places(hosts: Sequence[str], local_world_size: int) -> Callable[[int], str]:
@@ -144,7 +180,7 @@ def _places(hosts: Sequence[str], local_world_size: int) -> Callable[[int], str]
     return lambda rank: names[rank] if rank < len(names) else f"node {rank // local_world_size}"
 
 
-def describe_rank(runtime: Runtime, files: Sequence[Path]) -> RankRecord:
+def describe_rank(own_rank: OwnRank, files: Sequence[Path]) -> RankRecord:
     """What this rank runs with, and the digests of the configuration files it sees."""
     import hashlib
 
@@ -154,7 +190,7 @@ def describe_rank(runtime: Runtime, files: Sequence[Path]) -> RankRecord:
     packages = environment["packages"]
     assert isinstance(packages, dict)
     nccl: Any = torch.cuda.nccl  # its functions have no types
-    nccl_version = ".".join(map(str, nccl.version())) if runtime.device.type == "cuda" else "not used"
+    nccl_version = ".".join(map(str, nccl.version())) if own_rank.device.type == "cuda" else "not used"
     changes = str(environment["diff"])
     versions = {
         "python": platform.python_version(),
@@ -165,15 +201,15 @@ def describe_rank(runtime: Runtime, files: Sequence[Path]) -> RankRecord:
         "alphazero": packages["alphazero"],
         "commit": str(environment["commit"]),
         "local changes": hashlib.sha256(changes.encode()).hexdigest()[:12] if changes else "none",
-        "backend": runtime.backend,
+        "backend": own_rank.backend,
     }
     digests = tuple((str(path), sha256_of(path) if path.is_file() else "missing") for path in files)
-    rank, local_rank, described = runtime.rank, runtime.local_rank, tuple(versions.items())
-    return RankRecord(rank, local_rank, runtime.host, runtime.device_name, described, digests)
+    rank, local_rank, described = own_rank.rank, own_rank.local_rank, tuple(versions.items())
+    return RankRecord(rank, local_rank, own_rank.host, own_rank.device_name, described, digests)
 
 
 def _measure(
-    runtime: Runtime,
+    own_rank: OwnRank,
     environment: Mapping[str, str],
     records: Sequence[RankRecord],
     roll_call: RollCall,
@@ -184,32 +220,29 @@ def _measure(
     import torch.distributed as dist
     from torch._C._distributed_c10d import PrefixStore
 
-    from alphazero.launch.node.meeting import open_store
     from alphazero.launch.node.preflight_measure import link_peers, measure
-    from alphazero.training.ranks.runtime import default_threads
+    from alphazero.launch.node.store import open_store
 
-    if runtime.device.type == "cuda":
-        torch.cuda.set_device(runtime.device)
-    else:
-        torch.set_num_threads(default_threads(runtime.local_world_size))
+    if own_rank.device.type == "cuda":
+        torch.cuda.set_device(own_rank.device)
     roll_call.enter("process group")
-    peers = link_peers(runtime.rank, [(record.host, record.local_rank) for record in records])
+    peers = link_peers(own_rank.rank, [(record.host, record.local_rank) for record in records])
     try:
         dist.init_process_group(
-            runtime.backend,
-            store=PrefixStore("preflight", open_store(environment, runtime.rank, timeout_s)),
-            rank=runtime.rank,
-            world_size=runtime.world_size,
+            own_rank.backend,
+            store=PrefixStore("preflight", open_store(environment, own_rank.rank, timeout_s)),
+            rank=own_rank.rank,
+            world_size=own_rank.world_size,
             # The roll call names who is behind; the group's own limit must not come before it.
             timeout=timedelta(seconds=2 * timeout_s),
-            device_id=runtime.device if runtime.device.type == "cuda" else None,
+            device_id=own_rank.device if own_rank.device.type == "cuda" else None,
         )
-        measured = measure(runtime.device, peers, roll_call.enter)
+        measured = measure(own_rank.device, peers, roll_call.enter)
         texts = roll_call.gather("times", to_json(measured))
         dist.destroy_process_group()
     except RuntimeError as error:
         first = str(error).splitlines()[0]
-        text = f"rank {runtime.rank} on {runtime.host}: {runtime.backend}: {first}"
+        text = f"rank {own_rank.rank} on {own_rank.host}: {own_rank.backend}: {first}"
         lost = kind_of(error) == LostConnectionError.kind
         raise (LostConnectionError if lost else LaunchError)(text) from error
     return tuple(from_json(RankTimes, text) for text in texts)
@@ -333,7 +366,7 @@ class RollCall:
     def _say(error: LaunchError) -> None:
         """To the terminal, and to the agent of this host: the process ends without raising it."""
         note_failure(error, FAILED)
-        print(f"alphazero: error: preflight: {error}", file=sys.stderr, flush=True)
+        print(error_line(f"preflight: {error}"), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ from typing import TypeVar
 from alphazero.base.errors import LaunchError
 from alphazero.base.section import flag_of
 from alphazero.launch.plan.hostfile import ChosenHost, Host, choose_hosts, parse_hostfile, read_hostfile
-from alphazero.launch.plan.launch_plan import Limits
 from alphazero.launch.plan.outer import OuterLauncher, SettingClaim, SlurmJob, read_outer, read_slurm
 from alphazero.machine.machine import Machine
+from alphazero.run.rank_watch import Limits
 from alphazero.settings.cluster import ClusterConfig, ClusterFile
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from alphazero.base.section import flag_of
 from alphazero.launch.plan.claims import LaunchRequest
 from alphazero.launch.plan.launch_plan import Command, HostPlan, LaunchPlan, Variable
-from alphazero.launch.plan.programs import TORCHRUN
+from alphazero.launch.plan.programs import DEEPSPEED, TORCHRUN, words_of
 from alphazero.machine.machine import HOST_WEIGHT_VARIABLE, THREADS_VARIABLE, omp_threads
 
 # What an outer launcher (srun, torchrun, mpirun) left in the environment must not reach our ranks.
@@ -52,7 +52,7 @@ def build_command(
 ) -> Command:
     """What to start on this node.
 
-    program: the trainer and its arguments: a script's path or --module NAME, and what follows it.
+    program: the trainer and its arguments: a script's path, and what follows it.
     """
     command = bare_command(plan, node_rank, python, program)
     variables = choose_environment(plan, node_rank, environment)
@@ -81,7 +81,7 @@ def _torchrun_command(plan: LaunchPlan, node_rank: int, python: str, program: Se
         options += (f"--silence_timeout={plan.limits.silence_s:g}",) if plan.is_by_hand else ()
     elif not plan.port_is_chosen:
         options += ("--any_port",)
-    return Command((python, "-m", TORCHRUN, *options, *program))
+    return Command((python, *words_of(TORCHRUN), *options, *program))
 
 
 def _deepspeed_command(plan: LaunchPlan, node_rank: int, python: str, program: Sequence[str]) -> Command:
@@ -102,7 +102,7 @@ def _deepspeed_command(plan: LaunchPlan, node_rank: int, python: str, program: S
         f"--master_port={plan.master_port}",
         "--no_local_rank",
     )
-    return Command((python, "-m", "deepspeed.launcher.launch", *options, *program))
+    return Command((python, *words_of(DEEPSPEED), *options, *program))
 
 
 def choose_environment(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from alphazero.machine.machine import Machine
+from alphazero.run.rank_watch import Limits
 
 # What this process does in a job.
 LOCAL = "local"  # the whole job, on this machine alone
@@ -19,28 +20,6 @@ NODE = "node"  # started by hand: this node's part only
 HEAD = "head"  # hostfile: starts all hosts from here by ssh
 SLURM = "slurm"  # inside an allocation: one task per node, by srun
 SLURM_TASK = "slurm-task"  # this process is that task: this node's part only
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How long a rank may go without a sign of progress, in seconds.
-
-    step_s: between steps, or step_medians median step times where that is more. start_s: until steps have
-    been timed (imports, compilation, another plan). pause_s: validation, checkpoint, data made or brought
-    together. games_s: between two batches of self-play or of the gate's games, which take seconds on the
-    slowest CPU. shutdown_s: from a rank's last message to the end of its process, which waits for uploads.
-    exit_s: from there to the end of the launcher above it, which waits for other hosts. silence_s: until a
-    silent host or head counts as lost.
-    """
-
-    step_s: float = 60.0
-    step_medians: float = 10.0
-    start_s: float = 1800.0
-    pause_s: float = 600.0
-    games_s: float = 300.0
-    shutdown_s: float = 60.0
-    exit_s: float = 20.0
-    silence_s: float = 10.0
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,9 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
-from alphazero.launch.agent.protocol import RankState
-from alphazero.launch.agent.rank_watch import RankWatch
-from alphazero.launch.head.attempt import STOPPED, SUSPICION, Hang, find_hang
-from alphazero.launch.plan.launch_plan import Limits
 from alphazero.run.directory import RunDirectory
 from alphazero.run.rank import JOB_VARIABLE
+from alphazero.run.rank_watch import STOPPED, SUSPICION, Hang, Limits, RankState, RankWatch, find_hang
 from alphazero.training.ranks.runtime import Runtime
 
 LIMITS = Limits(step_s=15.0)  # only words follow
@@ -56,7 +53,7 @@ def _watch(
 ) -> None:
     said_s = 0.0
     while not over.wait(LOOK_S):
-        states = watch.look().ranks
+        states = watch.look()
         hang = find_hang(states, limits)
         if hang is None:
             said_s = 0.0

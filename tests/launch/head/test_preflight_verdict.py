@@ -5,7 +5,8 @@ import json
 import pytest
 
 from alphazero.launch.agent.protocol import Output
-from alphazero.launch.head.attempt import Failure, StartOutcome
+from alphazero.launch.blame import Failure
+from alphazero.launch.head.attempt import StartOutcome
 from alphazero.launch.head.preflight_verdict import find_report, judge, program
 from alphazero.launch.plan.launch_plan import HostPlan, LaunchPlan, Remote
 
@@ -108,7 +109,7 @@ def test_the_report_is_found_among_what_else_rank_0_says():
 
 
 def test_the_program_is_told_hosts_slots_and_files():
-    assert program(PLAN, ["own.toml"])[2:] == (
+    assert program(PLAN, ["own.toml"])[3:] == (
         *("--device", "cuda", "--json", "--config-file", "own.toml"),
         *("--hosts", "gpu-1=2", "gpu-2=1"),
     )

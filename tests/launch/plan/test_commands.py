@@ -15,6 +15,7 @@ from alphazero.launch.plan.commands import (
     other_node_commands,
 )
 from alphazero.launch.plan.launch_plan import HostPlan, LaunchPlan, Remote
+from alphazero.launch.plan.programs import DEEPSPEED, TORCHRUN, words_of
 from alphazero.machine.machine import Machine
 
 MACHINE = Machine("box", (), 8, (), has_infiniband=False)
@@ -49,8 +50,7 @@ def test_torchrun_by_hand_has_the_arguments_of_the_manual():
     plan = two(CPU, 1, "192.168.1.100", num_ranks=8)
     assert build(plan, "--batch-size", "2048").argv == (
         "/venv/bin/python",
-        "-m",
-        "alphazero.launch.node.torchrun",
+        *words_of(TORCHRUN),
         "--nproc_per_node=8",
         "--nnodes=2",
         "--node_rank=1",
@@ -66,11 +66,11 @@ def test_torchrun_by_hand_has_the_arguments_of_the_manual():
 
 def test_deepspeed_on_one_machine_is_told_of_its_ranks_and_reads_no_hostfile():
     command = build(replace(CPU, launcher="deepspeed"), "--epochs", "1")
-    assert command.argv[1:3] == ("-m", "deepspeed.launcher.launch")
-    world, *rest = (word.partition("=")[2] for word in command.argv[3:7])
+    assert command.argv[1:4] == words_of(DEEPSPEED)
+    world, *rest = (word.partition("=")[2] for word in command.argv[4:8])
     assert json.loads(base64.urlsafe_b64decode(world)) == {"node0": ["0", "1"]}
     assert rest == ["0", "127.0.0.1", "12355"]
-    assert command.argv[7:] == ("--no_local_rank", "/repo/train_distributed.py", "--epochs", "1")
+    assert command.argv[8:] == ("--no_local_rank", "/repo/train_distributed.py", "--epochs", "1")
     assert variables(command)["DS_ACCELERATOR"] == "cpu"
 
 
@@ -138,9 +138,9 @@ def test_torchrun_takes_the_arguments():
     """torchrun's own parser reads what we build."""
     run = pytest.importorskip("torch.distributed.run")
     torchrun = pytest.importorskip("alphazero.launch.node.torchrun")
-    built = build(two(CPU, 1), "--steps", "3").argv[3:]
+    built = build(two(CPU, 1), "--steps", "3").argv[4:]
     read = torchrun.read_arguments(built)
-    assert read.job == ("/repo/train_distributed.py", "--steps", "3")
+    assert read.job == ["/repo/train_distributed.py", "--steps", "3"]
     static = run.parse_args(torchrun.for_torchrun(read))
     assert (static.nnodes, static.node_rank, static.rdzv_backend) == ("2", 1, "static")
 
@@ -148,11 +148,11 @@ def test_torchrun_takes_the_arguments():
 def test_deepspeed_on_several_nodes_runs_its_part_of_a_node_with_that_node_s_devices():
     plan = replace(two(GPU, 1, devices=("3", "GPU-aa")), launcher="deepspeed")
     command = build(plan, "--epochs", "1")
-    assert command.argv[1:3] == ("-m", "deepspeed.launcher.launch")
-    world, *rest = (word.partition("=")[2] for word in command.argv[3:7])
+    assert command.argv[1:4] == words_of(DEEPSPEED)
+    world, *rest = (word.partition("=")[2] for word in command.argv[4:8])
     assert json.loads(base64.urlsafe_b64decode(world)) == {"node0": ["0", "1"], "node1": ["3", "GPU-aa"]}
     assert rest == ["1", "10.0.0.5", "12355"]
-    assert command.argv[7:] == ("--no_local_rank", "/repo/train_distributed.py", "--epochs", "1")
+    assert command.argv[8:] == ("--no_local_rank", "/repo/train_distributed.py", "--epochs", "1")
 
 
 def test_what_the_user_has_set_stays():

@@ -6,7 +6,7 @@ import pytest
 
 from alphazero.base.errors import AlphaZeroError, ConfigError, LaunchError
 from alphazero.launch.plan.claims import LaunchRequest
-from alphazero.launch.plan.launch_plan import Limits
+from alphazero.run.rank_watch import Limits
 from tests.support.launch.resolving import TWO, cluster
 
 

@@ -11,13 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from alphazero.run.rank import (
-    FAILURE_VARIABLE,
-    OUTPUT_VARIABLE,
-    RankEnd,
-    first_failure,
-    write_record,
-)
+from alphazero.launch.blame import FAILURE_VARIABLE, RankEnd, first_failure
+from alphazero.run.rank import OUTPUT_VARIABLE, write_record
 
 
 def main() -> int:
@@ -38,11 +33,11 @@ def main() -> int:
         ends = [
             RankEnd(rank, rank - first, process.pid, process.returncode) for rank, process in failed.items()
         ]
-        end, failure = first_failure(ends, Path(os.environ[OUTPUT_VARIABLE]))
+        failure = first_failure(ends, Path(os.environ[OUTPUT_VARIABLE]))
         write_record(Path(os.environ[FAILURE_VARIABLE]), failure)
         for other in ranks.values():
             other.terminate()
-        return end.status
+        return failure.status
     return 0
 
 

@@ -10,20 +10,19 @@ import sys
 import time
 from pathlib import Path
 
-from alphazero.launch.node.preflight import describe_rank
+from alphazero.launch.node import preflight, preflight_measure
+from alphazero.launch.node.preflight import OwnRank, describe_rank
 from alphazero.launch.node.preflight_measure import make_work
 from alphazero.launch.node.preflight_report import RankRecord
 from alphazero.run.rank import end_process
-from alphazero.training.ranks import preflight, preflight_measure
-from alphazero.training.ranks.runtime import Runtime
 
 FAULT, RANK, *FLAGS = sys.argv[1:]
 IS_ODD = os.environ["RANK"] == RANK
 
 
-def describe(runtime: Runtime, files: list[Path]) -> RankRecord:
+def describe(own_rank: OwnRank, files: list[Path]) -> RankRecord:
     """As the preflight, but for the version of the odd rank."""
-    record = describe_rank(runtime, files)
+    record = describe_rank(own_rank, files)
     if FAULT == "version" and IS_ODD:
         versions = tuple((name, "9.9.9" if name == "torch" else value) for name, value in record.versions)
         return dataclasses.replace(record, versions=versions)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from alphazero.launch.plan.launch_plan import Limits
 from alphazero.run.directory import RunDirectory
 from alphazero.run.rank import JOB_VARIABLE, HeartbeatWriter, Phase
+from alphazero.run.rank_watch import Limits
 from alphazero.training.ranks.runtime import Runtime
 from alphazero.training.start.stall_watch import stall_watch
 

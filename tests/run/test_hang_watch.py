@@ -2,10 +2,8 @@
 
 import pytest
 
-from alphazero.launch.agent.protocol import RankState
-from alphazero.launch.head.attempt import find_hang
-from alphazero.launch.plan.launch_plan import Limits
 from alphazero.run.rank import Phase
+from alphazero.run.rank_watch import Limits, RankState, find_hang
 
 
 def state(rank: int, **changed) -> RankState:

@@ -17,9 +17,8 @@ import pytest
 
 from alphazero.cli.main import main
 from alphazero.games.registry import game_names, make_line
-from alphazero.play.analysis import inbox
-from alphazero.play.analysis.query import QueryDefaults
-from alphazero.play.analysis.server import AnalysisServer
+from alphazero.play import analysis
+from alphazero.play.analysis import AnalysisServer, QueryReader
 from alphazero.play.net import Net, new_net, search_line
 from alphazero.play.search_text import analysis_json
 from alphazero.search.tree_search import SearchLimits, TreeSearch, TreeSettings
@@ -45,7 +44,7 @@ def new_server(
         net,
         net.forest_evaluator(batch_size),
         SETTINGS,
-        QueryDefaults(net.game, 0, 3),
+        QueryReader(net.game, 0, 3),
         fill="fen_only",
         in_flight=in_flight,
         about={"version": "9"},
@@ -171,7 +170,7 @@ def test_a_proven_end_is_reported(net: Net) -> None:
 
 
 def test_bad_lines_are_answered_and_the_rest_is_served(net: Net) -> None:
-    long = b'{"id": "long", "fen": "' + b"x" * (inbox.LONGEST_LINE * 2) + b'"}\n'
+    long = b'{"id": "long", "fen": "' + b"x" * (analysis.LONGEST_LINE * 2) + b'"}\n'
     answers = ask(
         net,
         {"id": "first"},
@@ -225,7 +224,7 @@ def test_terminate_answers_with_what_is_known(net: Net) -> None:
     running.send(id="after", simulations=10)
     assert running.until(8)[-1]["search"]["nodes"] == 10
     running.close()
-    assert running.server._taken == 0
+    assert running.server._held == 0
 
 
 def test_what_waits_is_terminated_without_a_result(net: Net) -> None:
@@ -249,14 +248,14 @@ def test_positions_in_progress_are_bounded_by_number_and_memory(net: Net, memory
     query = {"id": "a", "moves": GAME, "turns": "all", "simulations": 20}
     server.run(io.BytesIO(json.dumps(query).encode()))
     assert len(seen) == len(GAME) + 1 and max(seen) == most - 1  # one has just been answered
-    assert server._taken == 0
+    assert server._held == 0
 
 
 def test_queries_are_read_ahead_no_further_than_memory_allows(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = json.dumps({"id": "a", "simulations": 30}).encode() + b"\n"
-    monkeypatch.setattr(inbox, "MOST_HELD", 10 * len(query))
+    monkeypatch.setattr(analysis, "MOST_HELD", 10 * len(query))
 
     class Counted(io.BytesIO):
         num_read = 0
@@ -271,7 +270,7 @@ def test_queries_are_read_ahead_no_further_than_memory_allows(
         net, lambda text: ahead.append(lines.num_read - len(ahead)), in_flight=1, batch_size=4
     )
     server.run(lines)
-    assert len(ahead) == 200 and max(ahead) < 10 + 4 + 4
+    assert len(ahead) == 200 and max(ahead) < 10 + 4 + 4 + analysis.LINES_AHEAD
 
 
 def test_input_that_cannot_be_read_ends_the_server(net: Net) -> None:

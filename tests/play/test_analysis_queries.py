@@ -6,23 +6,24 @@ from typing import Any
 import chess
 import pytest
 
-from alphazero.play.analysis.query import Query, QueryAction, QueryDefaults, QueryError, read_query
+from alphazero.play.analysis import Query, QueryError, QueryReader
 
-DEFAULTS = QueryDefaults("chess", 0, 5)
+READER = QueryReader("chess", 0, 5)
 
 
-def read(**body: Any) -> Query | QueryAction:
-    return read_query(json.dumps({"id": "q", **body}).encode(), 7, DEFAULTS)
+def read(**body: Any) -> Query:
+    return READER.read(json.dumps({"id": "q", **body}).encode(), 7)
 
 
 def test_what_is_not_named_has_defaults() -> None:
-    query = read_query(b'{"id": "q"}', 1, QueryDefaults("chess", 30, 2))
-    assert query == Query("q", None, (), (0,), 30, 2, 0)
+    query = QueryReader("chess", 30, 2).read(b'{"id": "q"}', 1)
+    assert (query.id, query.moves, query.turns) == ("q", (), (0,))
+    assert (query.simulations, query.lines, query.priority) == (30, 2, 0)
 
 
 def test_moves_are_read_as_san_and_uci() -> None:
     query = read(moves=["e4", "e7e5", "Nf3", "nc6", "Bb5", "a6", "O-O"], turns=[7, 0, 7, 2], simulations=9)
-    assert isinstance(query, Query) and query.turns == (0, 2, 7) and query.simulations == 9
+    assert query.turns == (0, 2, 7) and query.simulations == 9
     board = chess.Board()
     for san in ("e4", "e5", "Nf3", "Nc6", "Bb5", "a6", "O-O"):
         board.push_san(san)
@@ -33,9 +34,9 @@ def test_moves_are_read_as_san_and_uci() -> None:
 
 def test_all_turns_are_those_of_the_moves() -> None:
     query = read(moves=["d4", "d5"], turns="all", priority=-3)
-    assert isinstance(query, Query) and query.turns == (0, 1, 2) and query.priority == -3
+    assert query.turns == (0, 1, 2) and query.priority == -3
     alone = read(turns="all")
-    assert isinstance(alone, Query) and alone.turns == (0,)
+    assert alone.turns == (0,)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_all_turns_are_those_of_the_moves() -> None:
 def test_a_bad_field_is_named(body: dict[str, Any], field: str, words: str) -> None:
     with pytest.raises(QueryError) as refused:
         read(**body)
-    answer = refused.value.answer()
+    answer = {**refused.value.answer, "error": str(refused.value)}
     assert answer["id"] == "q" and answer["field"] == field
     assert words in answer["error"] and "\n" not in answer["error"] and len(answer["error"]) < 700
     json.dumps(answer)
@@ -107,13 +108,12 @@ def test_a_bad_field_is_named(body: dict[str, Any], field: str, words: str) -> N
 )
 def test_a_line_without_an_id_is_named_by_its_number(raw: bytes) -> None:
     with pytest.raises(QueryError, match=r"^line 12: ") as refused:
-        read_query(raw, 12, DEFAULTS)
-    assert "id" not in refused.value.answer() and "\n" not in str(refused.value)
+        READER.read(raw, 12)
+    assert "id" not in refused.value.answer and "\n" not in str(refused.value)
 
 
 def test_actions() -> None:
     ends = read(action="terminate", terminate_id="other", turns=[3, 1])
-    assert isinstance(ends, QueryAction) and (ends.action, ends.terminate_id) == ("terminate", "other")
-    assert ends.turns == {1, 3} and ends.body["turns"] == [3, 1]
+    assert (ends.action, ends.turns) == ("terminate", (1, 3)) and ends.body["turns"] == [3, 1]
     everything = read(action="terminate_all")
-    assert isinstance(everything, QueryAction) and everything.turns is None
+    assert (everything.action, everything.turns) == ("terminate_all", ())

@@ -1,0 +1,125 @@
+"""Which rank of a job is to blame: by the kinds of failures in the accounts of ranks, never by their wording.
+
+The launcher above the ranks of a host finds the one that failed first there; the head compares hosts.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from alphazero.base.errors import ERRORS_BY_KIND, AlphaZeroError, LostConnectionError, TrainingError
+from alphazero.base.text import exit_text
+from alphazero.run.rank import OUT_OF_MEMORY, STOPPED, RankFailure, read_record
+
+FAILURE_VARIABLE = "ALPHAZERO_FAILURE_FILE"  # where the launcher above the ranks names the first failure
+# Kinds of failures beside those of errors.py and run/rank.py.
+HANG = "hang"
+SIGNAL = "signal"  # killed by the system or by a person
+TERMINATED = "terminated"  # by SIGTERM, or by NCCL's watchdog with SIGABRT: something else came before
+UNKNOWN = ""  # no account: of another program, or from before accounts
+# What an exit status means where a rank left no account.
+KINDS_BY_STATUS = {AlphaZeroError.exit_code: AlphaZeroError.kind, TrainingError.exit_code: TrainingError.kind}
+LATE_S = 1.0  # a rank that fails so much later than another fails because of it
+
+
+@dataclass(frozen=True)
+class RankEnd:
+    """A rank's end as its launcher sees it. exit_code: -N for a death by signal N."""
+
+    rank: int
+    local_rank: int
+    pid: int
+    exit_code: int
+
+    @property
+    def fate(self) -> str:
+        """As printed."""
+        return f"(pid {self.pid}) {exit_text(self.exit_code)}"
+
+    @property
+    def status(self) -> int:
+        """As a shell has it: 128 + N for a death by signal N."""
+        return self.exit_code if self.exit_code >= 0 else 128 - self.exit_code
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong first: on which host, in which rank (None: the host's launcher, or the host).
+
+    fate: how it ended; cause: why, in its own words. status: 128 + N for a death by signal N. kind: of
+    errors.py, run/rank.py, or from above. ranks: those at fault, where the rank that failed knows others. at:
+    when it came to pass, by time.monotonic() of the process that has this record, 0 where it is not known.
+    The launcher of a host leaves it for the agent there without host and log, and the agent sends it to the
+    head.
+    """
+
+    host: str
+    rank: int | None
+    fate: str
+    cause: str = ""
+    log: str = ""
+    status: int = 1
+    kind: str = UNKNOWN
+    ranks: tuple[int, ...] = ()
+    at: float = 0.0
+
+    @property
+    def key(self) -> tuple[int, float]:
+        """Order of blame: a host or launcher that was lost or killed comes first."""
+        return 0 if self.rank is None else order_of_blame(self.kind), self.at
+
+    @property
+    def line(self) -> str:
+        """All of it, as printed."""
+        who = f"{self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
+        cause = f": {self.cause.removeprefix('alphazero: error: ')}" if self.cause else ""
+        log = f" (log: {self.host}:{self.log})" if self.log else ""
+        return f"{who} {self.fate}{cause}{log}"
+
+
+def order_of_blame(kind: str) -> int:
+    """What was killed or hung, what knew why it ended, what crashed, then those that missed one of these."""
+    if kind in (SIGNAL, HANG):
+        return 0
+    if kind in (LostConnectionError.kind, TERMINATED, STOPPED):
+        return 3
+    return 1 if kind in ERRORS_BY_KIND or kind == OUT_OF_MEMORY else 2
+
+
+def read_failure(directory: Path | None, local_rank: int) -> RankFailure | None:
+    """The account of a rank; None where it left none."""
+    return read_record(RankFailure, directory / f"{local_rank}.failure.json") if directory else None
+
+
+def first_failure(ends: Sequence[RankEnd], directory: Path | None) -> Failure:
+    """Of ranks of one host that failed, the one to blame. directory: of their accounts, if there is one.
+
+    A rank that failed later than another, by its account, fails because of it. Among the others the kind of
+    failure counts (order_of_blame), then the moment.
+    """
+    accounts = {end.rank: read_failure(directory, end.local_rank) for end in ends}
+    earliest = min((account.at_s for account in accounts.values() if account), default=0.0)
+
+    def precedence(end: RankEnd) -> tuple[bool, int, float]:
+        account = accounts[end.rank]
+        at_s = account.at_s if account else earliest
+        return at_s > earliest + LATE_S, order_of_blame(_kind(end, account)), at_s
+
+    end = min(ends, key=precedence)
+    account = accounts[end.rank]
+    kind = _kind(end, account)
+    failure = Failure("", end.rank, end.fate, status=end.status, kind=kind)
+    if account is None:
+        return failure
+    return replace(failure, cause=account.text, ranks=account.ranks, at=account.at_s)
+
+
+def _kind(end: RankEnd, account: RankFailure | None) -> str:
+    if account is not None:
+        return account.kind
+    if end.exit_code < 0:
+        return TERMINATED if -end.exit_code in (signal.SIGTERM, signal.SIGABRT) else SIGNAL
+    return KINDS_BY_STATUS.get(end.exit_code, UNKNOWN)
