@@ -48,7 +48,9 @@ def read_pt_content(path: Path) -> object:
             members = archive.infolist()
             for member in members:
                 if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
-                    raise WeightsError(f"{path}: {quoted(member.filename)} is compressed; expected it is not")
+                    raise WeightsError(
+                        f"{path}: {quoted(member.filename)} is compressed; torch.save stores it"
+                    )
             total, size = sum(member.file_size for member in members), path.stat().st_size
             if total > size:
                 raise WeightsError(f"{path}: members of {total} bytes in {size}: they share their bytes")
@@ -64,7 +66,8 @@ def read_pt_content(path: Path) -> object:
     except WeightsError:
         raise
     except Exception as error:  # a damaged file makes the readers of zip and pickle stumble in any way
-        raise WeightsError(f"{path}: damaged or truncated: {reason(error)}") from None
+        text = f"damaged or truncated: {reason(error)}; expected what torch.save writes"
+        raise WeightsError(f"{path}: {text}") from None
 
 
 class _Reader(pickle._Unpickler):  # in Python: its memo takes no more memory than what is put there
