@@ -20,6 +20,7 @@ from alphazero.base.text import as_utf8, one_of, quoted
 from alphazero.games.core_types import CoreTypes, Line, core_types
 from alphazero.games.outside import names, use
 
+CHESS = "chess"
 # (files, ranks) of one step: N, NE, E, SE, S, SW, W, NW.
 _QUEEN_DIRECTIONS = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))
 _KNIGHT_JUMPS = ((1, 2), (2, 1), (2, -1), (1, -2), (-1, -2), (-2, -1), (-2, 1), (-1, 2))
@@ -147,7 +148,7 @@ class Game:
 
 _GAMES = (
     Game(
-        name="chess",
+        name=CHESS,
         usual_moves=32,
         # The halfmove clock enters as count / 99, as lczero-training has it (DESIGN 6: the V6 record); every
         # other scalar plane is 0 or 1.

@@ -22,7 +22,7 @@ from alphazero.base.files import read_text, write_json
 from alphazero.base.records import from_json
 from alphazero.base.section import read_toml
 from alphazero.data.store.verification import default_cache_directory
-from alphazero.games.notation import CHESS
+from alphazero.games.registry import CHESS
 from alphazero.measure.elo import MatchScore
 from alphazero.measure.rating import PAIRS_AT_ONCE, Rung, ratings
 from alphazero.play.matches.limits import Limit

@@ -13,12 +13,11 @@ from alphazero.base.text import counted, near_match, quoted, table
 from alphazero.games.board import Board
 from alphazero.games.drawing import Style, can_be_flipped
 from alphazero.games.notation import move_text, move_texts, read_move
+from alphazero.games.registry import CHESS
 from alphazero.play.net import Net, search_line
 from alphazero.play.search_text import LONGEST_PV, chances_text, lines_text, value_text
 from alphazero.search.snapshot import Snapshot
 from alphazero.search.tree_search import SearchLimits
-
-CHESS = "chess"
 
 
 def require_chess(game: str, place: str) -> None:

@@ -15,7 +15,6 @@ from alphazero.base.section import Scope, checked, flag_of, json_ready, scope_of
 from alphazero.base.text import escaped, quoted
 from alphazero.games.outside.names import class_of, version_now
 from alphazero.settings.data import SampleFilters
-from alphazero.settings.flags import RETIRED, other_values
 from alphazero.settings.load import SECTIONS, Config
 from alphazero.settings.sections import AUTO
 
@@ -77,11 +76,8 @@ WAYS_ON = "the same, or --fresh-start"
 WAYS_FROM_OTHERS = "the same (a run continues from its own weights), or --fresh-start"
 
 
-def require_same_run(run: Path, step: int, saved: Mapping[str, Any], changes: Iterable[Change]) -> None:
-    """Raise CheckpointError where `changes` of a checkpoint's settings `saved` would make it another run."""
-    for name, old in other_values(saved).items():
-        if RETIRED[name].is_exact:
-            require_same(run, step, name, old, RETIRED[name].value, "--fresh-start (it is a constant)")
+def require_same_run(run: Path, step: int, changes: Iterable[Change]) -> None:
+    """Raise CheckpointError where `changes` of a checkpoint's settings would make it another run."""
     for change in changes:
         if change.scope is Scope.RUN:
             of_network = change.section == "network"
@@ -196,8 +192,10 @@ def _checked(value: object, kind: object, entry: dataclasses.Field[Any]) -> Any:
 def _follows_another(key: str, config: Config) -> bool:
     """True for what is chosen elsewhere.
 
-    `auto` knows the checkpoint's precision, and a rate that is named is not scaled.
+    `auto` knows the checkpoint's precision, as_begun its lanes; a rate that is named is not scaled.
     """
     if key == "precision":
         return config.training.precision == "auto"
+    if key in ("lanes", "simulations_per_round"):
+        return getattr(config.self_play, key) == 0 or key in config.set_by_game
     return key == "lr_scaling" and "learning_rate" in config.asked

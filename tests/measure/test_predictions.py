@@ -115,9 +115,8 @@ def test_the_worst_positions_of_each_kind_are_kept_in_order() -> None:
         sure = [[error / 20, 0.0, 1 - error / 20] for error in errors[part]]  # of lost positions
         logits = [[-float(error), 0, 0] for error in errors[part]]
         lines = [reached_by(*moves) for moves in places[part]]
-        worst.look(
-            seen(sure, [-1] * len(sure), logits), lines.__getitem__, lambda at, of=part: str(of.start + at)
-        )
+        games = [(str(part.start + at), line) for at, line in enumerate(lines)]
+        worst.look(seen(sure, [-1] * len(sure), logits), games.__getitem__)
     for by in ("policy", "value"):
         found = [round(10 * (one.value + 1)) for *_, one in worst.found[by]]
         assert found == list(range(19, 19 - NUM_WORST, -1))
@@ -132,13 +131,8 @@ def test_the_worst_positions_are_of_different_games_and_differ() -> None:
     for number, rows in enumerate(batches):
         errors = [0.9 - 0.1 * number - 0.05 * at for at in range(len(rows))]
         wdl = [[error, 0.0, 1 - error] for error in errors]
-        lines = [reached_by(*moves) for _, moves in rows]
-        games = [str(game) for game, _ in rows]
-        worst.look(
-            seen(wdl, [-1] * len(rows), [[-9 * error, 0, 0] for error in errors]),
-            lines.__getitem__,
-            games.__getitem__,
-        )
+        games = [(str(game), reached_by(*moves)) for game, moves in rows]
+        worst.look(seen(wdl, [-1] * len(rows), [[-9 * error, 0, 0] for error in errors]), games.__getitem__)
     for by in ("policy", "value"):
         found = [(game, wrong.position) for _, game, wrong in worst.found[by]]
         expected = [("0", (3, 5)), ("1", (3, 4)), ("3", (4, 5)), ("4", (6, 7))]

@@ -19,6 +19,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.section import flag_of
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_number, add_paths, device_of
+from alphazero.games.registry import CHESS
 from alphazero.search.metered import Meter
 from alphazero.settings.flags import count
 from alphazero.show.console import showing
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from alphazero.play.matches.players import ChooseMoves
     from alphazero.search.game_trees import GameTrees
 
-CHESS = "chess"
 ALONE = "network alone"
 BATCH_SIZE = 256  # of a network alone, unless another is given
 AT_ONCE = 64  # puzzles whose trees share batches

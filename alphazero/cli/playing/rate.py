@@ -20,7 +20,7 @@ from alphazero.cli.flags import add_number, add_weights_flag, networks_of
 from alphazero.cli.playing.match import arena_of, check_concurrency
 from alphazero.cli.playing.match_flags import RANDOM_PLIES, add_book_flags, add_search_flags, book_of
 from alphazero.cli.playing.players import Lineup
-from alphazero.games.notation import CHESS
+from alphazero.games.registry import CHESS
 from alphazero.measure.match import Scoreboard
 from alphazero.play.matches.game import Adjudication, FinishedGame, pairings_of
 from alphazero.play.matches.limits import Limit

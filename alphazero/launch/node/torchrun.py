@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import LaunchError, LostConnectionError, PortInUseError
 from alphazero.base.log import error_line
 from alphazero.base.text import escaped
-from alphazero.launch.blame import FAILURE_VARIABLE, Failure, RankEnd, first_failure
+from alphazero.launch.blame import FAILURE_VARIABLE, Failure, failure_of, first_failure
 from alphazero.launch.node.host_link import LostNode, tell_nodes, watch_nodes
 from alphazero.launch.node.meeting import MeetingPoint, Participant
 from alphazero.launch.node.meeting import meet as meet_nodes
@@ -183,14 +183,15 @@ def refuse(error: LaunchError, environment: Mapping[str, str] = os.environ) -> i
 
 def report(failures: Mapping[int, ProcessFailure], environment: Mapping[str, str] = os.environ) -> Failure:
     """Say which rank failed first and how."""
-    ends = [
-        RankEnd(rank, failure.local_rank, failure.pid, failure.exitcode)
-        for rank, failure in sorted(failures.items())
+    directory = environment.get(OUTPUT_VARIABLE)
+    accounts = Path(directory) if directory else None
+    failed = [
+        failure_of(rank, end.local_rank, end.pid, end.exitcode, accounts)
+        for rank, end in sorted(failures.items())
     ]
-    accounts = environment.get(OUTPUT_VARIABLE)
-    failure = first_failure(ends, Path(accounts) if accounts else None)
+    failure = first_failure(failed)
     _tell(failure, f"rank {failure.rank} on {socket.gethostname()} {failure.fate}", environment)
-    others = [f"rank {other.rank} {other.fate}" for other in ends if other.rank != failure.rank]
+    others = [f"rank {other.rank} {other.fate}" for other in failed if other is not failure]
     if others:
         print(f"alphazero: then {'; '.join(others)}", file=sys.stderr)
     return failure
