@@ -151,11 +151,7 @@ class HostThresholds:
 class CollectiveThresholds:
     """[collective] of health.toml."""
 
-    straggler_ratio_warn: float = _number()
-    straggler_floor_ms: float = _number()
-    latency_warn_ms: float = _number()
     bandwidth_warn_gb_s: float = _number()
-    retransmitted_warn: float = _number()
     stage_timeout_s: float = _number()
 
 
