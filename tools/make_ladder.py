@@ -19,7 +19,7 @@ from alphazero.measure.match import Scoreboard
 from alphazero.measure.rating import ratings
 from alphazero.play.matches.game import Ending, FinishedGame, Pairing
 from alphazero.play.matches.openings import Opening
-from alphazero.play.matches.pgn import RESULTS
+from alphazero.play.matches.record import RESULTS
 
 HEADER = re.compile(r'^\[(Round|White|Black|Result) "(.*)"\]$', re.MULTILINE)
 POINTS = {result: points for points, result in RESULTS.items()}

@@ -124,9 +124,13 @@ def run_command(argv: Sequence[str]) -> int:
         raise ConfigError(f"{quoted(command)}: no such command; {one_of(command, COMMANDS)}")
     module = module_of(command)
     if WORKER_VARIABLE in os.environ:  # a process of this command started this one, and has the arguments
-        from alphazero.play.workers import serve
+        from alphazero.play.workers import Worker, serve
 
-        return serve(module.work, _apply_common_flags)
+        def work(args: argparse.Namespace, worker: Worker) -> None:
+            _apply_common_flags(args)
+            module.work(args, worker)
+
+        return serve(work)
     parser = build_parser(command)
     if getattr(module, "PASSES_ON_UNKNOWN_FLAGS", False):
         args, passed_on = parser.parse_known_args(argv[1:])

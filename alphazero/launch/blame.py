@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from alphazero.base.errors import ERRORS_BY_KIND, AlphaZeroError, LostConnectionError, TrainingError
@@ -46,18 +46,38 @@ class RankEnd:
 
 
 @dataclass(frozen=True)
-class FirstFailure:
-    """What the launcher above the ranks of a host leaves for its node agent: which failed first, and how.
+class Failure:
+    """What went wrong first: on which host, in which rank (None: the host's launcher, or the host).
 
-    rank: None is the launcher itself, before any rank began. at_s: as in RankFailure, None where unknown.
+    fate: how it ended; cause: why, in its own words. status: 128 + N for a death by signal N. kind: of
+    errors.py, run/rank.py, or from above. ranks: those at fault, where the rank that failed knows others. at:
+    when it came to pass, by time.monotonic() of the process that has this record, 0 where it is not known.
+    The launcher of a host leaves it for the agent there without host and log, and the agent sends it to the
+    head.
     """
 
+    host: str
     rank: int | None
     fate: str
-    kind: str
-    ranks: tuple[int, ...]
-    text: str
-    at_s: float | None
+    cause: str = ""
+    log: str = ""
+    status: int = 1
+    kind: str = UNKNOWN
+    ranks: tuple[int, ...] = ()
+    at: float = 0.0
+
+    @property
+    def key(self) -> tuple[int, float]:
+        """Order of blame: a host or launcher that was lost or killed comes first."""
+        return 0 if self.rank is None else order_of_blame(self.kind), self.at
+
+    @property
+    def line(self) -> str:
+        """All of it, as printed."""
+        who = f"{self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
+        cause = f": {self.cause.removeprefix('alphazero: error: ')}" if self.cause else ""
+        log = f" (log: {self.host}:{self.log})" if self.log else ""
+        return f"{who} {self.fate}{cause}{log}"
 
 
 def order_of_blame(kind: str) -> int:
@@ -74,14 +94,14 @@ def read_failure(directory: Path | None, local_rank: int) -> RankFailure | None:
     return read_record(RankFailure, directory / f"{local_rank}.failure.json") if directory else None
 
 
-def first_failure(ends: Sequence[RankEnd], directory: Path | None) -> tuple[RankEnd, FirstFailure]:
+def first_failure(ends: Sequence[RankEnd], directory: Path | None) -> Failure:
     """Of ranks of one host that failed, the one to blame. directory: of their accounts, if there is one.
 
     A rank that failed later than another, by its account, fails because of it. Among the others the kind of
     failure counts (order_of_blame), then the moment.
     """
     accounts = {end.rank: read_failure(directory, end.local_rank) for end in ends}
-    earliest = min((one.at_s for one in accounts.values() if one), default=0.0)
+    earliest = min((account.at_s for account in accounts.values() if account), default=0.0)
 
     def precedence(end: RankEnd) -> tuple[bool, int, float]:
         account = accounts[end.rank]
@@ -91,9 +111,10 @@ def first_failure(ends: Sequence[RankEnd], directory: Path | None) -> tuple[Rank
     end = min(ends, key=precedence)
     account = accounts[end.rank]
     kind = _kind(end, account)
+    failure = Failure("", end.rank, end.fate, status=end.status, kind=kind)
     if account is None:
-        return end, FirstFailure(end.rank, end.fate, kind, (), "", None)
-    return end, FirstFailure(end.rank, end.fate, kind, account.ranks, account.text, account.at_s)
+        return failure
+    return replace(failure, cause=account.text, ranks=account.ranks, at=account.at_s)
 
 
 def _kind(end: RankEnd, account: RankFailure | None) -> str:

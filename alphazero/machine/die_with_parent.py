@@ -25,6 +25,7 @@ PR_SET_CHILD_SUBREAPER = 36  # orphans below this process become its children
 CANNOT_START = 127  # as shells say it
 LONGEST_END_S = 5.0  # for processes that cannot be killed
 GLANCE_S = 0.005
+LIBC = ctypes.CDLL(None)  # opened before a fork
 
 
 def guarded(command: tuple[str, ...], *, with_children: bool = False) -> list[str]:
@@ -41,22 +42,23 @@ def main(argv: list[str]) -> NoReturn:
     parent, kind, command = int(argv[1]), argv[2], argv[3:]
     if kind == "with-children":
         signal.signal(signal.SIGTERM, _on_sigterm)
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-        _die_with(parent, signal.SIGTERM)
+        LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1)
+        die_with(parent, signal.SIGTERM)
         me = os.getpid()
         if child := os.fork():
             _keep(child)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         parent = me
-    _die_with(parent, signal.SIGKILL)
+    die_with(parent, signal.SIGKILL)
     try:
         os.execvp(command[0], command)
     except OSError as error:
         sys.exit(f"{command[0]}: {error.strerror}")
 
 
-def _die_with(parent: int, sign: signal.Signals) -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, sign)
+def die_with(parent: int, sign: signal.Signals) -> None:
+    """This process gets `sign` when its parent, or the thread of it that started this process, ends."""
+    LIBC.prctl(PR_SET_PDEATHSIG, sign)
     if os.getppid() != parent:  # it died in between
         os._exit(CANNOT_START)
 

@@ -72,9 +72,6 @@ def commit_of(checkout: Path = CHECKOUT) -> str:
 
 
 CPU_INFORMATION = Path("/proc/cpuinfo")
-LISTENING_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-LISTENING = "0A"  # state of a socket (include/net/tcp_states.h)
-EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 # What speeds up convolutions and the core's bit boards; a processor has many more.
 INSTRUCTIONS = (
     *("sse4_2", "popcnt", "bmi2", "f16c", "fma", "avx", "avx2", "avx_vnni", "avx512f", "avx512bw"),
@@ -86,13 +83,21 @@ INSTRUCTIONS = (
 def environment() -> dict[str, object]:
     """This machine and this program, as plain tables for JSON."""
     memory = HostMemory().check()
+    changes = git("status", "--porcelain", "--untracked-files=no")
+    try:
+        devices: list[dict[str, object]] = [
+            {"index": device.index, "name": device.name, "uuid": device.uuid, "mig": device.in_mig_mode}
+            for device in list_devices(device_files_present())
+        ]
+    except LaunchError as error:
+        devices = [{"fault": str(error)}]
     return {
         "host": platform.node(),
         "platform": platform.platform(),
         "python": platform.python_version(),
         "packages": package_versions(),
         "cuda": cuda_versions(),
-        "devices": _devices(),
+        "devices": devices,
         "processor": {
             "name": processor_name(),
             "cores": count_cores(),
@@ -108,9 +113,14 @@ def environment() -> dict[str, object]:
             "default": DEFAULT_PORT,
             "default_is_free": port_is_free(DEFAULT_PORT),
             "listening": listening_ports(),
-            "ephemeral": _ephemeral_ports(),
         },
-        "git": git_state(),
+        "git": {
+            "commit": git("rev-parse", "HEAD"),
+            "branch": git("rev-parse", "--abbrev-ref", "HEAD"),
+            "changed_files": []
+            if changes == UNKNOWN
+            else [line.split()[-1] for line in changes.splitlines()],
+        },
     }
 
 
@@ -120,27 +130,33 @@ def package_versions() -> dict[str, str]:
         required = requires("alphazero") or []
     except PackageNotFoundError:  # a checkout that was never installed
         required = ["torch", "deepspeed", "numpy", "pyarrow", "safetensors"]
-    found = {"alphazero": version_of("alphazero")}
-    for line in required:
-        name, version = re.split(r"[^\w.-]", line, maxsplit=1)[0], ""
-        if "extra ==" not in line:
-            version = version_of(name)
-        # What only other versions of Python need is not missing here.
-        if version and not (version == NOT_INSTALLED and ";" in line):
-            found[name] = version
-    return found
+    names = {"alphazero": ""} | {
+        re.split(r"[^\w.-]", line, maxsplit=1)[0]: line for line in required if "extra ==" not in line
+    }
+    found = {name: version_of(name) for name in names}
+    # What only other versions of Python need is not missing here.
+    return {
+        name: version
+        for name, version in found.items()
+        if not (version == NOT_INSTALLED and ";" in names[name])
+    }
 
 
 def cuda_versions() -> dict[str, str]:
     """What torch was built for, the driver, and packages of NVIDIA (NCCL, ...); "none" where absent."""
-    found = {"torch_built_for": _torch_cuda(), "driver": _driver()}
+    try:
+        with open_nvml() as nvml:
+            driver = nvml.driver().version or UNKNOWN
+    except NvmlUnusable as error:
+        driver = UNKNOWN if error.code is None else "none"
     named = {
-        str(one.metadata["Name"]): one.version
-        for one in distributions()
-        if str(one.metadata["Name"]).startswith("nvidia-") and one.metadata["Name"] != "nvidia-ml-py"
+        str(package.metadata["Name"]): package.version
+        for package in distributions()
+        if str(package.metadata["Name"]).startswith("nvidia-")
     }
+    named.pop("nvidia-ml-py", None)
     nccl = next((version for name, version in named.items() if name.startswith("nvidia-nccl")), "none")
-    return {**found, "nccl": nccl, **dict(sorted(named.items()))}
+    return {"torch_built_for": _torch_cuda(), "driver": driver, "nccl": nccl, **dict(sorted(named.items()))}
 
 
 def _torch_cuda() -> str:
@@ -154,22 +170,6 @@ def _torch_cuda() -> str:
         return UNKNOWN
     found = re.search(r"^cuda\b[^=\n]*= *['\"]([^'\"]+)", text, re.MULTILINE)
     return found[1] if found else "none"
-
-
-def _driver() -> str:
-    try:
-        with open_nvml() as nvml:
-            return nvml.driver().version or UNKNOWN
-    except NvmlUnusable as error:
-        return UNKNOWN if error.code is None else "none"
-
-
-def _devices() -> list[dict[str, object]]:
-    try:
-        found = list_devices(device_files_present())
-    except LaunchError as error:
-        return [{"fault": str(error)}]
-    return [{"index": one.index, "name": one.name, "uuid": one.uuid, "mig": one.in_mig_mode} for one in found]
 
 
 def processor_name(path: Path = CPU_INFORMATION) -> str:
@@ -194,32 +194,7 @@ def _cpu_information(path: Path) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def listening_ports(tables: tuple[Path, ...] = LISTENING_TABLES) -> list[int]:
+def listening_ports() -> list[int]:
     """TCP ports on which something listens here, whatever the address."""
-    ports: set[int] = set()
-    for table in tables:
-        try:
-            lines = table.read_text(encoding="ascii").splitlines()[1:]
-        except OSError:
-            continue  # no IPv6
-        for words in map(str.split, lines):
-            if words[3] == LISTENING:
-                ports.add(int(words[1].rpartition(":")[2], 16))
-    return sorted(ports)
-
-
-def _ephemeral_ports() -> list[int]:
-    try:
-        return [int(word) for word in EPHEMERAL_PORTS.read_text(encoding="ascii").split()]
-    except OSError:
-        return []
-
-
-def git_state() -> dict[str, object]:
-    """Commit and branch of the checkout, and the files that differ from it; "unknown" without git."""
-    changes = git("status", "--porcelain", "--untracked-files=no")
-    return {
-        "commit": git("rev-parse", "HEAD"),
-        "branch": git("rev-parse", "--abbrev-ref", "HEAD"),
-        "changed_files": [] if changes == UNKNOWN else [line.split()[-1] for line in changes.splitlines()],
-    }
+    sockets = psutil.net_connections("tcp")
+    return sorted({one.laddr.port for one in sockets if one.laddr and one.status == psutil.CONN_LISTEN})

@@ -6,7 +6,7 @@ Thresholds are in health.toml beside this file; a user's own file changes some.
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import MISSING, asdict, dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -66,20 +66,6 @@ class Finding:
         return asdict(self) | named
 
 
-def finding_from_json(table: Mapping[str, Any]) -> Finding:
-    """What Finding.to_json wrote, on another host. Raises KeyError where it did not."""
-    return Finding(
-        Severity[table["severity"].upper()],
-        table["host"],
-        table["device"] or "",
-        table["uuid"] or "",
-        table["name"],
-        table["value"],
-        table["threshold"],
-        table["advice"],
-    )
-
-
 def shown(value: float | str) -> str:
     """Numbers with at most three digits after the point, without trailing zeros."""
     if isinstance(value, float):
@@ -101,58 +87,49 @@ def exit_status(findings: Iterable[Finding], *, strict: bool = True) -> int:
 SHIPPED = Path(__file__).with_name("health.toml")
 
 
-def _number() -> Any:  # noqa: ANN401 - a field of any type, as dataclasses.field
+def _threshold() -> Any:  # noqa: ANN401 - a field of any type, as dataclasses.field
     return setting(MISSING, "", minimum=0, maximum=MOST)
-
-
-def _other() -> Any:  # noqa: ANN401
-    return setting(MISSING, "")
 
 
 @dataclass(frozen=True)
 class GpuThresholds:
     """[gpu] of health.toml, where each has its source; *_warn and *_fail are reached at or over."""
 
-    ecc_uncorrected_volatile_fail: int = _number()
-    ecc_uncorrected_aggregate_warn: int = _number()
-    wants_ecc: bool = _other()
-    retired_pages_fail: int = _number()
-    temperature_c_warn: int = _number()
-    harmless_clock_reasons: tuple[str, ...] = _other()
-    others_memory_mib_warn: int = _number()
-    inactive_nvlinks_fail: int = _number()
-    nvlink_errors_warn: int = _number()
-    pcie_replays_warn: int = _number()
-    pcie_replays_per_minute_warn: float = _number()
-    xids_fail: tuple[int, ...] = _number()
+    ecc_uncorrected_volatile_fail: int = _threshold()
+    retired_pages_fail: int = _threshold()
+    temperature_c_warn: int = _threshold()
+    harmless_clock_reasons: tuple[str, ...] = setting(MISSING, "")
+    others_memory_mib_warn: int = _threshold()
+    inactive_nvlinks_fail: int = _threshold()
+    xids_fail: tuple[int, ...] = _threshold()
 
 
 @dataclass(frozen=True)
 class HostThresholds:
     """[host] of health.toml; of what is free or allowed, less than the threshold reaches it."""
 
-    memory_available_mib_warn: int = _number()
-    memory_available_mib_fail: int = _number()
-    swap_used_percent_warn: float = _number()
-    disk_free_mib_warn: int = _number()
-    disk_free_mib_fail: int = _number()
-    inodes_free_warn: int = _number()
-    inodes_free_fail: int = _number()
-    shm_free_mib_warn: int = _number()
-    shm_free_mib_fail: int = _number()
-    open_files_warn: int = _number()
-    open_files_fail: int = _number()
-    load_per_core_warn: float = _number()
-    cores_per_gpu_warn: int = _number()
-    wants_synchronised_clock: bool = _other()
+    memory_available_mib_warn: int = _threshold()
+    memory_available_mib_fail: int = _threshold()
+    swap_used_percent_warn: float = _threshold()
+    disk_free_mib_warn: int = _threshold()
+    disk_free_mib_fail: int = _threshold()
+    inodes_free_warn: int = _threshold()
+    inodes_free_fail: int = _threshold()
+    shm_free_mib_warn: int = _threshold()
+    shm_free_mib_fail: int = _threshold()
+    open_files_warn: int = _threshold()
+    open_files_fail: int = _threshold()
+    load_per_core_warn: float = _threshold()
+    cores_per_gpu_warn: int = _threshold()
+    wants_synchronised_clock: bool = setting(MISSING, "")
 
 
 @dataclass(frozen=True)
 class CollectiveThresholds:
     """[collective] of health.toml."""
 
-    bandwidth_warn_gb_s: float = _number()
-    stage_timeout_s: float = _number()
+    bandwidth_warn_gb_s: float = _threshold()
+    stage_timeout_s: float = _threshold()
 
 
 @dataclass(frozen=True)

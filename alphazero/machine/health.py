@@ -15,7 +15,7 @@ import psutil
 
 from alphazero.base.text import counted, table
 from alphazero.machine.findings import Finding, Severity, Thresholds, exit_status, shown, worst
-from alphazero.machine.judge import judge_gpus, judge_host, judge_nvml
+from alphazero.machine.judge import Judge, judge_gpus, judge_host, judge_nvml
 from alphazero.machine.memory import HostReading, read_host
 from alphazero.machine.nvml import (
     Driver,
@@ -34,8 +34,7 @@ GIB = 1 << 30
 class HealthReport:
     """One host at one time (seconds since 1970).
 
-    hidden: devices CUDA_VISIBLE_DEVICES leaves out, read and not judged. gpus_asked: whether GPUs were looked
-    for at all.
+    hidden: devices CUDA_VISIBLE_DEVICES leaves out, read and not judged.
     """
 
     host: str
@@ -45,7 +44,6 @@ class HealthReport:
     hidden: tuple[GpuReading, ...]
     machine: HostReading
     findings: tuple[Finding, ...]
-    gpus_asked: bool = True
 
     def exit_status(self, *, strict: bool = False) -> int:
         """2 with failures, else 0; with `strict` 1 where there are warnings."""
@@ -53,8 +51,8 @@ class HealthReport:
 
     def faults(self) -> list[Finding]:
         """Warnings and failures, the worst first."""
-        found = [finding for finding in self.findings if finding.severity >= Severity.WARN]
-        return sorted(found, key=lambda finding: -finding.severity)
+        faults = [finding for finding in self.findings if finding.severity >= Severity.WARN]
+        return sorted(faults, key=lambda finding: -finding.severity)
 
 
 def check_this_host(thresholds: Thresholds, directory: Path, device: str) -> HealthReport:
@@ -66,30 +64,26 @@ def check_this_host(thresholds: Thresholds, directory: Path, device: str) -> Hea
     host = socket.gethostname()
     driver: Driver | None = None
     gpus: tuple[GpuReading, ...] = ()
-    findings: list[Finding] = []
-    if device != "cpu":
-        present = expects_gpus(device)
-        try:
+    present = expects_gpus(device)
+    judge = Judge(host, thresholds.gpu)
+    try:
+        if device == "cpu":
+            judge.add(Severity.OK, "nvml", "not asked (--device cpu)")
+        else:
             with open_nvml() as nvml:
                 driver, gpus = nvml.driver(), nvml.gpus()
-        except NvmlUnusable as error:
-            findings.append(judge_nvml(error, host, present))
-        else:
-            findings.append(_count(host, len(gpus), present))
-    shown_gpus = tuple(filter(is_visible, gpus))
-    findings += judge_gpus(shown_gpus, thresholds.gpu, host, family_of_this_process())
+            limit = "1 GPU" if present and not gpus else None
+            advice = "the driver lists no device: see dmesg | grep -i nvidia, then reboot the host"
+            judge.add(Severity.FAIL if limit else Severity.OK, "nvml", f"{len(gpus)} GPUs", limit, advice)
+    except NvmlUnusable as error:
+        judge.findings.append(judge_nvml(error, host, present))
+    findings = judge.findings
+    visible = tuple(filter(is_visible, gpus))
+    findings += judge_gpus(visible, thresholds.gpu, host, family_of_this_process())
     machine = read_host(directory)
-    findings += judge_host(machine, thresholds.host, host, len(shown_gpus))
-    hidden = tuple(gpu for gpu in gpus if gpu not in shown_gpus)
-    asked = device != "cpu"
-    return HealthReport(host, time.time(), driver, shown_gpus, hidden, machine, tuple(findings), asked)
-
-
-def _count(host: str, count: int, present: bool) -> Finding:
-    if count or not present:
-        return Finding(Severity.OK, host, "", "", "nvml", f"{count} GPUs", None, "")
-    advice = "the driver lists no device: see dmesg | grep -i nvidia, then reboot the host"
-    return Finding(Severity.FAIL, host, "", "", "nvml", "0 GPUs", "1 GPU", advice)
+    findings += judge_host(machine, thresholds.host, host, len(visible))
+    hidden = tuple(gpu for gpu in gpus if gpu not in visible)
+    return HealthReport(host, time.time(), driver, visible, hidden, machine, tuple(findings))
 
 
 def is_visible(gpu: GpuReading) -> bool:
@@ -132,101 +126,74 @@ def to_json(report: HealthReport, *, strict: bool = False) -> dict[str, object]:
         "exit_status": report.exit_status(strict=strict),
         "kernel": platform.release(),
         "driver": None if report.driver is None else dataclasses.asdict(report.driver),
-        "gpus": [_gpu_json(gpu, hidden=False) for gpu in report.gpus]
-        + [_gpu_json(gpu, hidden=True) for gpu in report.hidden],
+        "gpus": [
+            {
+                **dataclasses.asdict(gpu),
+                "unread": dict(gpu.unread),
+                "lost": gpu.lost or None,
+                "hidden": hidden,
+            }
+            for hidden, gpus in ((False, report.gpus), (True, report.hidden))
+            for gpu in gpus
+        ],
         "machine": dataclasses.asdict(report.machine),
         "findings": [finding.to_json() for finding in report.findings],
     }
 
 
-def _gpu_json(gpu: GpuReading, hidden: bool) -> dict[str, object]:
-    values = dataclasses.asdict(gpu)
-    return {**values, "unread": dict(gpu.unread), "lost": gpu.lost or None, "hidden": hidden}
-
-
 def to_table(report: HealthReport) -> str:
-    """The lines to print: one per device, the host, then what is wrong or unknown."""
-    lines = [f"{report.host}: {_verdict(report)}", ""]
+    """The lines to print: one per device, then what is wrong or unknown, then what is right of the host."""
+    severities = [finding.severity for finding in report.findings]
+    nouns = {Severity.FAIL: "failure", Severity.WARN: "warning", Severity.UNKNOWN: "unknown reading"}
+    counts = [counted(severities.count(kind), noun) for kind, noun in nouns.items() if kind in severities]
+    verdict = "not fit for training" if Severity.FAIL in severities else "fit for training"
+    lines = [f"{report.host}: {verdict}" + (f" ({', '.join(counts)})" if counts else ""), ""]
     if report.driver is not None:
         lines.append(f"driver {report.driver.version or '?'}, CUDA up to {report.driver.cuda or '?'}")
     if report.gpus:
         head = ("device", "name", "util %", "memory GiB", "temp C", "power W", "links", "health")
         lines += [*table([head, *(_gpu_row(gpu, report.findings) for gpu in report.gpus)]), ""]
-    elif report.driver is None and worst(one for one in report.findings if one.name == "nvml") is Severity.OK:
-        reason = "No NVIDIA GPU was found" if report.gpus_asked else "GPUs were not looked at (--device cpu)"
-        lines += [f"{reason}: only the host was checked.", ""]
     if report.hidden:
         names = ", ".join(gpu.device for gpu in report.hidden)
         lines += [f"left out by CUDA_VISIBLE_DEVICES, read but not judged: {names}", ""]
-    lines += [_machine_line(report.machine), *_fault_lines(report)]
-    return "\n".join(lines)
-
-
-def _verdict(report: HealthReport) -> str:
-    severities = [finding.severity for finding in report.findings]
-    nouns = {Severity.FAIL: "failure", Severity.WARN: "warning", Severity.UNKNOWN: "unknown reading"}
-    counts = ", ".join(
-        counted(severities.count(kind), noun) for kind, noun in nouns.items() if kind in severities
-    )
-    healthy = "not fit for training" if Severity.FAIL in severities else "fit for training"
-    return f"{healthy} ({counts})" if counts else healthy
+    return "\n".join([*lines, *_finding_lines(report)])
 
 
 def _gpu_row(gpu: GpuReading, findings: Sequence[Finding]) -> tuple[str, ...]:
-    def text(value: float | None) -> str:
-        return "?" if value is None else shown(round(value, 1))
+    def text(value: float | None, unit: float = 1) -> str:
+        return "?" if value is None else shown(round(value / unit, 1))
 
-    used, total = (
-        None if size is None else size / GIB for size in (gpu.memory_used_bytes, gpu.memory_total_bytes)
-    )
-    links = "?"
-    if gpu.nvlinks is not None:
-        links = f"{sum(link.active for link in gpu.nvlinks)}/{len(gpu.nvlinks)}"
+    links = gpu.nvlinks
     severity = worst(finding for finding in findings if finding.device == gpu.device)
     return (
         gpu.device,
         (gpu.name or "?") + (" (MIG)" if gpu.mig_enabled else ""),
         text(gpu.utilisation_percent),
-        f"{text(used)}/{text(total)}",
+        f"{text(gpu.memory_used_bytes, GIB)}/{text(gpu.memory_total_bytes, GIB)}",
         text(gpu.temperature_c),
         f"{text(gpu.power_w)}/{text(gpu.power_limit_w)}",
-        links,
+        "?" if links is None else f"{sum(link.active for link in links)}/{len(links)}",
         severity.word if severity >= Severity.WARN else Severity.OK.word,
     )
 
 
-def _machine_line(machine: HostReading) -> str:
-    shm = "?" if machine.shm_free is None else f"{machine.shm_free / GIB:.1f}"
-    return (
-        f"host: {counted(machine.cores, 'core')}, load {machine.load:.1f} in the last minute; memory "
-        f"{machine.memory_available / GIB:.1f} of {machine.memory_total / GIB:.1f} GiB available; disk of "
-        f"{machine.directory} {machine.disk_free / GIB:.1f} GiB free; /dev/shm {shm} GiB free; at most "
-        f"{counted(machine.open_files, 'open file')} per process"
-    )
-
-
-def _against_limit(finding: Finding) -> str:
-    value = "?" if finding.value is None else shown(finding.value)
-    return value if finding.threshold is None else f"{value} (limit {shown(finding.threshold)})"
-
-
-def _fault_lines(report: HealthReport) -> list[str]:
-    """Faults, one per line; unknowns one line per device."""
-    rows = [
-        (
-            finding.severity.word,
-            finding.device or "host",
-            finding.name,
-            _against_limit(finding),
-            finding.advice,
-        )
-        for finding in report.faults()
-    ]
+def _finding_lines(report: HealthReport) -> list[str]:
+    """One per fault; one per device with all that is unknown for one reason; one per pass of the host."""
     unknown: dict[tuple[str, str], list[str]] = {}
     for finding in report.findings:
         if finding.severity is Severity.UNKNOWN:
             unknown.setdefault((finding.device or "host", finding.advice), []).append(finding.name)
-    rows += [
-        ("unknown", device, ", ".join(names), "?", advice) for (device, advice), names in unknown.items()
-    ]
-    return ["", *table(rows)] if rows else []
+    passes = [one for one in report.findings if one.severity is Severity.OK and not one.device]
+    return table(
+        [
+            *map(_row, report.faults()),
+            *(("unknown", device, ", ".join(names), "?", why) for (device, why), names in unknown.items()),
+            *map(_row, passes),
+        ]
+    )
+
+
+def _row(finding: Finding) -> tuple[str, ...]:
+    value = "?" if finding.value is None else shown(finding.value)
+    limit = "" if finding.threshold is None else f" (limit {shown(finding.threshold)})"
+    return finding.severity.word, finding.device or "host", finding.name, value + limit, finding.advice

@@ -137,14 +137,14 @@ def processors_near(uuids: Sequence[str], root: Path = ROOT) -> tuple[Processors
     """
     try:
         with open_nvml() as nvml:
-            places = nvml.places(uuids)
+            positions = nvml.positions(uuids)
     except NvmlUnusable:
         return (frozenset(),) * len(uuids)
     # NVML's addresses have eight digits of domain where sysfs has four.
     devices = root / "sys/bus/pci/devices"
     return tuple(
         near or read_processors(devices / address[-len("0000:00:00.0") :] / "local_cpulist")
-        for near, address in places
+        for near, address in positions
     )
 
 
@@ -188,13 +188,6 @@ def _cores_of(processors: Processors, root: Path) -> list[Processors]:
         siblings = read_processors(root / f"sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list")
         cores.add((siblings & processors) | {number})
     return sorted(cores, key=min)
-
-
-def nodes_of(processors: Processors, root: Path = ROOT) -> tuple[int, ...]:
-    """The NUMA nodes that these processors belong to."""
-    paths = (root / "sys/devices/system/node").glob("node[0-9]*")
-    found = [int(path.name[4:]) for path in paths if read_processors(path / "cpulist") & processors]
-    return tuple(sorted(found))
 
 
 def processors_text(processors: Processors) -> str:
@@ -303,31 +296,24 @@ def addresses_of(name: str) -> tuple[str, ...]:
 
 def port_is_free(port: int) -> bool:
     """True where a server could listen on `port` on all interfaces now."""
-    return _can_listen(socket.AF_INET, "0.0.0.0", port) and _can_listen(socket.AF_INET6, "::", port)
-
-
-def _can_listen(family: socket.AddressFamily, everywhere: str, port: int) -> bool:
     try:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            probe.bind((everywhere, port))
-            probe.listen(1)
-    except OSError as error:
-        # Any other error of IPv6 means that this host has none, which is no hindrance.
-        return family == socket.AF_INET6 and error.errno not in (errno.EADDRINUSE, errno.EACCES)
+        _listener_everywhere(port).close()
+    except OSError:
+        return False
     return True
 
 
 def find_free_port() -> int:
-    """A port on which nothing listens now."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("", 0))
-            port = int(probe.getsockname()[1])
-        if port_is_free(port):
-            return port
+    """A port on which nothing listens now, on any interface."""
+    with _listener_everywhere(ANY_PORT) as listener:
+        return int(listener.getsockname()[1])
+
+
+def _listener_everywhere(port: int) -> socket.socket:
+    """On all interfaces, by IPv6 and IPv4 where the host has both. Raises OSError."""
+    dual = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if dual else socket.AF_INET
+    return socket.create_server(("", port), family=family, dualstack_ipv6=dual, backlog=BACKLOG)
 
 
 BACKLOG = 1024
@@ -378,19 +364,15 @@ def _is_loopback(address: str) -> bool:
 
 def _bound(family: int, host: str, port: int, address: str) -> socket.socket | None:
     """None where `host` is no address of this machine."""
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    dual = host == "::" and socket.has_dualstack_ipv6()
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(BACKLOG)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=dual)
     except OSError as error:
-        listener.close()
         if error.errno == errno.EADDRNOTAVAIL:
             return None
         if error.errno == errno.EADDRINUSE:
             raise PortInUseError(f"port {port} of {address} is in use; expected a free one") from error
         raise LaunchError(f"port {port} of {address}: {_reason(error)}; expected another port") from error
-    return listener
 
 
 def _reason(error: Exception) -> str:

@@ -151,11 +151,6 @@ class MemoryState:
         """True below CRITICAL_SHARE of the total."""
         return self.available_bytes < CRITICAL_SHARE * self.total_bytes
 
-    @property
-    def figures(self) -> dict[str, float]:
-        """For the metrics."""
-        return {"available_bytes": float(self.available_bytes), "rss_bytes": float(self.rss_bytes)}
-
     def __str__(self) -> str:
         return (
             f"{self.host}: {_gib(self.available_bytes)} of {_gib(self.total_bytes)} host memory available, "

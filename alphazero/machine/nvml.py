@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +44,6 @@ class NvmlUnusable(AlphaZeroError):  # noqa: N818 - a state, caught and turned i
         super().__init__(reason)
         self.code = code
         self.reason = reason
-
-
-class DeviceGone(AlphaZeroError):  # noqa: N818
-    """A device that no longer answers, with NVML's words."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +168,8 @@ class Nvml:
 
     def __init__(self, library: Any) -> None:  # noqa: ANN401
         self.library = library
+        # What a device answers that cannot be used any more, whichever figure was asked for.
+        self._lost = (library.NVMLError_GpuIsLost, library.NVMLError_ResetRequired)
 
     def driver(self) -> Driver:
         """Versions of driver and CUDA."""
@@ -227,43 +225,150 @@ class Nvml:
 
     def gpus(self) -> tuple[GpuReading, ...]:
         """All GPUs; one that does not answer is `lost`. Raises NvmlUnusable if NVML cannot list them."""
-        return tuple(self._read(index, _Reader.read) for index in range(self._count()))
+        return tuple(self._read(index, self._all_fields()) for index in range(self._count()))
 
     def usage(self, index: int) -> GpuReading:
         """One GPU's utilisation, memory, temperature and power: little enough to be read every second."""
-        return self._read(index, _Reader.read_usage)
+        return self._read(index, self._usage_fields())
 
-    def _read(self, index: int, read: Callable[[_Reader], None]) -> GpuReading:
-        reader = _Reader(self.library, index)
+    def _read(self, index: int, ways: Mapping[str, Callable[[Any], Any]]) -> GpuReading:
+        """ways: how fields of GpuReading are read from a handle."""
+        values: dict[str, Any] = {}
+        unread: dict[str, str] = {}
         try:
-            reader.open()
-            read(reader)
-        except DeviceGone as error:
-            reader.values["lost"] = str(error)
-        return GpuReading(index=index, unread=tuple(reader.unread.items()), **reader.values)
+            handle = self.library.nvmlDeviceGetHandleByIndex(index)
+            for name, way in ways.items():
+                try:
+                    values[name] = way(handle)
+                except self._lost:
+                    raise
+                except self.library.NVMLError as error:
+                    unread[name] = str(error)
+        except self.library.NVMLError as error:  # whatever the reason: without a handle it cannot be used
+            values["lost"] = str(error)
+        return GpuReading(index=index, unread=tuple(unread.items()), **values)
 
-    def energy_joules(self) -> dict[str, float]:
-        """Energy by GPU since the driver was loaded; GPUs before Volta do not count it."""
-        joules = {}
-        for index, handle in self._handles():
-            energy_mj = self._value(self.library.nvmlDeviceGetTotalEnergyConsumption, handle)
-            if energy_mj is not None:
-                joules[f"gpu{index}"] = energy_mj / 1000
-        return joules
+    def _usage_fields(self) -> dict[str, Callable[[Any], Any]]:
+        nvml = self.library
+        return {
+            "memory_used_bytes": lambda device: int(self._memory(device).used),
+            "utilisation_percent": lambda device: int(nvml.nvmlDeviceGetUtilizationRates(device).gpu),
+            "temperature_c": self._temperature,
+            "power_w": lambda device: nvml.nvmlDeviceGetPowerUsage(device) / 1000,
+        }
 
-    def places(self, uuids: Sequence[str]) -> list[tuple[frozenset[int], str]]:
+    def _all_fields(self) -> dict[str, Callable[[Any], Any]]:
+        nvml = self.library
+        slowdown = nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
+        uncorrected = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+        causes = range(nvml.NVML_PAGE_RETIREMENT_CAUSE_COUNT)
+
+        def ecc_errors(counter: int) -> Callable[[Any], int]:
+            return lambda device: int(nvml.nvmlDeviceGetTotalEccErrors(device, uncorrected, counter))
+
+        return {
+            "uuid": nvml.nvmlDeviceGetUUID,
+            "name": nvml.nvmlDeviceGetName,
+            "mig_enabled": lambda device: bool(nvml.nvmlDeviceGetMigMode(device)[0]),
+            "memory_total_bytes": lambda device: int(self._memory(device).total),
+            **self._usage_fields(),
+            "slowdown_temperature_c": lambda device: nvml.nvmlDeviceGetTemperatureThreshold(device, slowdown),
+            "power_limit_w": lambda device: nvml.nvmlDeviceGetEnforcedPowerLimit(device) / 1000,
+            "clock_reasons": self._clock_reasons,
+            "pcie_replays": nvml.nvmlDeviceGetPcieReplayCounter,
+            "pcie_width": nvml.nvmlDeviceGetCurrPcieLinkWidth,
+            "pcie_width_max": nvml.nvmlDeviceGetMaxPcieLinkWidth,
+            "ecc_enabled": lambda device: bool(nvml.nvmlDeviceGetEccMode(device)[0]),
+            "ecc_uncorrected_volatile": ecc_errors(nvml.NVML_VOLATILE_ECC),
+            "ecc_uncorrected_aggregate": ecc_errors(nvml.NVML_AGGREGATE_ECC),
+            "remap_pending": lambda device: bool(nvml.nvmlDeviceGetRemappedRows(device)[2]),
+            "remap_failed": lambda device: bool(nvml.nvmlDeviceGetRemappedRows(device)[3]),
+            "retired_pages": lambda device: sum(
+                len(nvml.nvmlDeviceGetRetiredPages(device, cause)) for cause in causes
+            ),
+            "retired_pages_pending": lambda device: bool(nvml.nvmlDeviceGetRetiredPagesPendingStatus(device)),
+            "nvlinks": self._nvlinks,
+            "processes": self._processes,
+        }
+
+    def _memory(self, device: Any) -> Any:  # noqa: ANN401
+        """Total and used bytes; used without what the driver itself reserves, where it counts that apart."""
+        nvml = self.library
+        try:
+            return nvml.nvmlDeviceGetMemoryInfo(device, nvml.nvmlMemory_v2)
+        except (nvml.NVMLError_FunctionNotFound, nvml.NVMLError_NotSupported):  # drivers before 510
+            return nvml.nvmlDeviceGetMemoryInfo(device)
+
+    def _temperature(self, device: Any) -> int:  # noqa: ANN401
+        nvml = self.library
+        try:
+            return int(nvml.nvmlDeviceGetTemperature(device, nvml.NVML_TEMPERATURE_GPU))
+        except nvml.NVMLError_FunctionNotFound:  # pynvml: to be removed with CUDA 14
+            return int(nvml.nvmlDeviceGetTemperatureV(device, nvml.NVML_TEMPERATURE_GPU))
+
+    def _clock_reasons(self, device: Any) -> tuple[str, ...]:  # noqa: ANN401
+        nvml = self.library
+        try:
+            bits = int(nvml.nvmlDeviceGetCurrentClocksEventReasons(device))
+        except nvml.NVMLError_FunctionNotFound:  # drivers before 535 know the older name only
+            bits = int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(device))
+        named = tuple(name for bit, name in CLOCK_REASONS.items() if bits & bit)
+        others = bits & ~sum(CLOCK_REASONS)
+        return (*named, hex(others)) if others else named
+
+    def _nvlinks(self, device: Any) -> tuple[NvLink, ...]:  # noqa: ANN401
+        """The links the device has. Raises NVMLError where it has none."""
+        nvml = self.library
+        links: list[NvLink] = []
+        missing: Exception | None = None
+        for number in range(nvml.NVML_NVLINK_MAX_LINKS):
+            try:
+                active = bool(nvml.nvmlDeviceGetNvLinkState(device, number))
+            except self._lost:
+                raise
+            except nvml.NVMLError as error:  # "not supported" or "invalid argument": no such link
+                missing = missing or error
+                continue
+            links.append(NvLink(number, active, self._nvlink_errors(device, number)))
+        if not links and missing is not None:
+            raise missing
+        return tuple(links)
+
+    def _nvlink_errors(self, device: Any, number: int) -> int | None:  # noqa: ANN401
+        nvml = self.library
+        errors = []
+        for counter in ("DL_REPLAY", "DL_RECOVERY", "DL_CRC_FLIT", "DL_CRC_DATA"):
+            kind = getattr(nvml, f"NVML_NVLINK_ERROR_{counter}")
+            try:
+                errors.append(int(nvml.nvmlDeviceGetNvLinkErrorCounter(device, number, kind)))
+            except self._lost:
+                raise
+            except nvml.NVMLError:
+                continue
+        return sum(errors) if errors else None
+
+    def _processes(self, device: Any) -> tuple[Process, ...]:  # noqa: ANN401
+        return tuple(
+            Process(int(entry.pid), _process_name(entry.pid), entry.usedGpuMemory)
+            for entry in self.library.nvmlDeviceGetComputeRunningProcesses(device)
+        )
+
+    def positions(self, uuids: Sequence[str]) -> list[tuple[frozenset[int], str]]:
         """For each device (a UUID with or without its prefix) the processors near it and its PCI address.
 
         Empty where unknown; a MIG device has those of the GPU that it is a part of.
         """
+        nvml = self.library
         handles: dict[str, Any] = {}
         for _, handle in self._handles():
             for part in (handle, *self._mig_handles(handle)):
-                handles[str(self._value(self.library.nvmlDeviceGetUUID, part))] = handle
-        found = (next((one for name, one in handles.items() if name.endswith(uuid)), None) for uuid in uuids)
-        return [(frozenset(), "") if handle is None else self._place(handle) for handle in found]
+                handles[str(self._value(nvml.nvmlDeviceGetUUID, part))] = handle
+        return [self._position(handles, uuid) for uuid in uuids]
 
-    def _place(self, handle: Any) -> tuple[frozenset[int], str]:  # noqa: ANN401
+    def _position(self, handles: Mapping[str, Any], uuid: str) -> tuple[frozenset[int], str]:
+        handle = next((handles[name] for name in handles if name.endswith(uuid)), None)
+        if handle is None:
+            return frozenset(), ""
         words = self._value(self.library.nvmlDeviceGetCpuAffinity, handle, AFFINITY_WORDS) or ()
         near = {64 * index + bit for index, word in enumerate(words) for bit in range(64) if word >> bit & 1}
         information = self._value(self.library.nvmlDeviceGetPciInfo, handle)
@@ -315,152 +420,6 @@ class XidEvents:
 def _address(handle: Any) -> int | None:  # noqa: ANN401
     """Where a handle points; handles of one device are equal pointers."""
     return ctypes.cast(handle, ctypes.c_void_p).value
-
-
-@dataclass
-class _Reader:
-    """Fills `values` and `unread`, keyed by the field names of GpuReading."""
-
-    nvml: Any
-    index: int
-    handle: Any = None
-    values: dict[str, Any] = field(default_factory=dict)
-    unread: dict[str, str] = field(default_factory=dict)
-
-    def read(self) -> None:
-        """Ask for everything. Raises DeviceGone."""
-        nvml = self.nvml
-        self._field("uuid", nvml.nvmlDeviceGetUUID)
-        self._field("name", nvml.nvmlDeviceGetName)
-        self._field("mig_enabled", lambda device: bool(nvml.nvmlDeviceGetMigMode(device)[0]))
-        self._field("memory_total_bytes", lambda device: int(self._memory(device).total))
-        self.read_usage()
-        self._field(
-            "slowdown_temperature_c",
-            lambda device: nvml.nvmlDeviceGetTemperatureThreshold(
-                device, nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
-            ),
-        )
-        self._field("power_limit_w", lambda device: nvml.nvmlDeviceGetEnforcedPowerLimit(device) / 1000)
-        self._field("clock_reasons", self._clock_reasons)
-        self._field("pcie_replays", nvml.nvmlDeviceGetPcieReplayCounter)
-        self._field("pcie_width", nvml.nvmlDeviceGetCurrPcieLinkWidth)
-        self._field("pcie_width_max", nvml.nvmlDeviceGetMaxPcieLinkWidth)
-        self._read_memory_faults()
-        self._field("nvlinks", self._nvlinks)
-        self._field("processes", self._processes)
-
-    def open(self) -> None:
-        """Find the device. Raises DeviceGone."""
-        try:
-            self.handle = self.nvml.nvmlDeviceGetHandleByIndex(self.index)
-        except self.nvml.NVMLError as error:  # whatever the reason: without a handle it cannot be used
-            raise DeviceGone(str(error)) from error
-
-    def read_usage(self) -> None:
-        """Ask how the device is used. Raises DeviceGone."""
-        nvml = self.nvml
-        self._field("memory_used_bytes", lambda device: int(self._memory(device).used))
-        self._field("utilisation_percent", lambda device: int(nvml.nvmlDeviceGetUtilizationRates(device).gpu))
-        self._field("temperature_c", self._temperature)
-        self._field("power_w", lambda device: nvml.nvmlDeviceGetPowerUsage(device) / 1000)
-
-    def _read_memory_faults(self) -> None:
-        nvml = self.nvml
-
-        def uncorrected(counter: int) -> Callable[[Any], int]:
-            kind = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
-            return lambda device: int(nvml.nvmlDeviceGetTotalEccErrors(device, kind, counter))
-
-        self._field("ecc_enabled", lambda device: bool(nvml.nvmlDeviceGetEccMode(device)[0]))
-        self._field("ecc_uncorrected_volatile", uncorrected(nvml.NVML_VOLATILE_ECC))
-        self._field("ecc_uncorrected_aggregate", uncorrected(nvml.NVML_AGGREGATE_ECC))
-        self._field("remap_pending", lambda device: bool(nvml.nvmlDeviceGetRemappedRows(device)[2]))
-        self._field("remap_failed", lambda device: bool(nvml.nvmlDeviceGetRemappedRows(device)[3]))
-        causes = range(nvml.NVML_PAGE_RETIREMENT_CAUSE_COUNT)
-        self._field(
-            "retired_pages",
-            lambda device: sum(len(nvml.nvmlDeviceGetRetiredPages(device, cause)) for cause in causes),
-        )
-        self._field(
-            "retired_pages_pending", lambda device: bool(nvml.nvmlDeviceGetRetiredPagesPendingStatus(device))
-        )
-
-    def _field(self, name: str, call: Callable[[Any], Any]) -> None:
-        try:
-            self.values[name] = call(self.handle)
-        except self.nvml.NVMLError as error:
-            self._check_alive(error)
-            self.unread[name] = str(error)
-
-    def _check_alive(self, error: Exception) -> None:
-        """Raise DeviceGone where `error` is about the device and not about one figure of it."""
-        if isinstance(error, (self.nvml.NVMLError_GpuIsLost, self.nvml.NVMLError_ResetRequired)):
-            raise DeviceGone(str(error)) from error
-
-    def _memory(self, device: Any) -> Any:  # noqa: ANN401
-        """Total and used bytes; used without what the driver itself reserves, where it counts that apart."""
-        nvml = self.nvml
-        try:
-            return nvml.nvmlDeviceGetMemoryInfo(device, nvml.nvmlMemory_v2)
-        except (nvml.NVMLError_FunctionNotFound, nvml.NVMLError_NotSupported):  # drivers before 510
-            return nvml.nvmlDeviceGetMemoryInfo(device)
-
-    def _temperature(self, device: Any) -> int:  # noqa: ANN401
-        nvml = self.nvml
-        try:
-            return int(nvml.nvmlDeviceGetTemperature(device, nvml.NVML_TEMPERATURE_GPU))
-        except nvml.NVMLError_FunctionNotFound:  # pynvml: to be removed with CUDA 14
-            return int(nvml.nvmlDeviceGetTemperatureV(device, nvml.NVML_TEMPERATURE_GPU))
-
-    def _clock_reasons(self, device: Any) -> tuple[str, ...]:  # noqa: ANN401
-        nvml = self.nvml
-        try:
-            bits = int(nvml.nvmlDeviceGetCurrentClocksEventReasons(device))
-        except nvml.NVMLError_FunctionNotFound:  # drivers before 535 know the older name only
-            bits = int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(device))
-        named = tuple(name for bit, name in CLOCK_REASONS.items() if bits & bit)
-        others = bits & ~sum(CLOCK_REASONS)
-        return (*named, hex(others)) if others else named
-
-    def _nvlinks(self, device: Any) -> tuple[NvLink, ...]:  # noqa: ANN401
-        """The links the device has. Raises NVMLError where it has none."""
-        nvml = self.nvml
-        links: list[NvLink] = []
-        missing: Exception | None = None
-        for number in range(nvml.NVML_NVLINK_MAX_LINKS):
-            try:
-                active = bool(nvml.nvmlDeviceGetNvLinkState(device, number))
-            except nvml.NVMLError as error:  # "not supported" or "invalid argument": no such link
-                self._check_alive(error)
-                missing = missing or error
-                continue
-            links.append(NvLink(number, active, self._nvlink_errors(device, number)))
-        if not links and missing is not None:
-            raise missing
-        return tuple(links)
-
-    def _nvlink_errors(self, device: Any, number: int) -> int | None:  # noqa: ANN401
-        nvml = self.nvml
-        counters = (
-            nvml.NVML_NVLINK_ERROR_DL_REPLAY,
-            nvml.NVML_NVLINK_ERROR_DL_RECOVERY,
-            nvml.NVML_NVLINK_ERROR_DL_CRC_FLIT,
-            nvml.NVML_NVLINK_ERROR_DL_CRC_DATA,
-        )
-        errors = []
-        for counter in counters:
-            try:
-                errors.append(int(nvml.nvmlDeviceGetNvLinkErrorCounter(device, number, counter)))
-            except nvml.NVMLError as error:
-                self._check_alive(error)
-        return sum(errors) if errors else None
-
-    def _processes(self, device: Any) -> tuple[Process, ...]:  # noqa: ANN401
-        return tuple(
-            Process(int(entry.pid), _process_name(entry.pid), entry.usedGpuMemory)
-            for entry in self.nvml.nvmlDeviceGetComputeRunningProcesses(device)
-        )
 
 
 def _process_name(pid: int) -> str:

@@ -1,162 +1,55 @@
-"""Health during training, watched by a thread: figures for metrics, faults to the log once each.
-
-`UsageMeter` adds up how the GPUs of this host are used, by what the job was doing meanwhile.
-"""
+"""Health during training, watched by a thread: figures for metrics, faults to the log once each."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import math
 import socket
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from enum import Enum
 from pathlib import Path
 
 from alphazero.machine.findings import Finding, Severity, Thresholds
 from alphazero.machine.health import family_of_this_process, is_visible
-from alphazero.machine.judge import (
-    MIB,
-    PCIE_ADVICE,
-    Judge,
-    describe,
-    judge_host,
-    judge_nvml,
-    judge_state,
-    judge_xid,
-)
-from alphazero.machine.memory import HostReading, read_host
-from alphazero.machine.nvml import (
-    GpuReading,
-    Nvml,
-    NvmlUnusable,
-    XidEvents,
-    expects_gpus,
-    open_nvml,
-)
+from alphazero.machine.judge import judge_gpus, judge_host, judge_nvml, judge_xid
+from alphazero.machine.memory import read_host
+from alphazero.machine.nvml import GpuReading, Nvml, NvmlUnusable, XidEvents, expects_gpus, open_nvml
 
 GIB = 1 << 30
-MOST_READINGS = 3600  # kept per GPU until they are taken: an hour at one per second
 
 
-class Doing(Enum):
-    """What the readings are kept apart by. OTHER: nothing that a GPU has to be busy for."""
-
-    TRAINING = "training"
-    SELF_PLAY = "self-play"
-    OTHER = "other"
-
-
-@dataclass(frozen=True)
-class GpuUsage:
-    """One GPU over a stretch of time; a figure is nan where unknown.
-
-    utilisation_percent and power_w are means of the readings, memory_used_gib and temperature_c the largest.
-    """
-
-    index: int
-    uuid: str
-    utilisation_percent: float
-    memory_used_gib: float
-    temperature_c: float
-    power_w: float
-
-
-class UsageMeter:
-    """Takes readings from the thread that watches the host and gives their sums to the training thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._doing = Doing.TRAINING
-        self._readings: dict[Doing, dict[int, deque[GpuReading]]] = {doing: {} for doing in Doing}
-
-    @contextlib.contextmanager
-    def doing(self, what: Doing) -> Iterator[None]:
-        """Readings made within the block are those of `what`."""
-        before, self._doing = self._doing, what
-        try:
-            yield
-        finally:
-            self._doing = before
-
-    def add(self, gpus: Iterable[GpuReading]) -> None:
-        """One reading of each GPU; those that do not answer count for nothing."""
-        doing = self._doing
-        if doing is Doing.OTHER:
-            return
-        with self._lock:
-            for gpu in gpus:
-                if not gpu.lost:
-                    kept = self._readings[doing].setdefault(gpu.index, deque(maxlen=MOST_READINGS))
-                    kept.append(gpu)
-
-    def take(self, what: Doing) -> tuple[GpuUsage, ...]:
-        """The GPUs read since the last call for `what`, by index; none where no reading was made."""
-        with self._lock:
-            readings, self._readings[what] = self._readings[what], {}
-        return tuple(_usage(list(readings[index])) for index in sorted(readings))
-
-
-def _usage(readings: list[GpuReading]) -> GpuUsage:
-    def known(values: Iterable[float | None]) -> list[float]:
-        return [float(value) for value in values if value is not None] or [math.nan]
-
-    utilisation = known(gpu.utilisation_percent for gpu in readings)
-    power = known(gpu.power_w for gpu in readings)
-    return GpuUsage(
-        index=readings[-1].index,
-        uuid=readings[-1].uuid,
-        utilisation_percent=sum(utilisation) / len(utilisation),
-        memory_used_gib=max(known(gpu.memory_used_bytes for gpu in readings)) / GIB,
-        temperature_c=max(known(gpu.temperature_c for gpu in readings)),
-        power_w=sum(power) / len(power),
-    )
-
-
-# By name as TensorBoard shows it: gpu0/temperature_c, host/memory_available_gib.
-Figures = Mapping[str, float]
-
+TakeUsage = Callable[[Sequence[GpuReading]], None]
 EVENT_WAIT_MS = 250
 STOP_S = 5.0
-# Findings of a host that a running job makes itself: it is what loads the cores and takes the memory.
-OWN_DOING = ("load_per_core", "cores_per_gpu", "clock")
-# Little of these is a warning before a start. During one the alarms of all hosts judge how it develops
-# (training/alarms), and what is left here are failures.
-JUDGED_BY_ALARMS = ("disk_free_mib", "memory_available_mib")
 
 
 @dataclass(eq=False)
 class HealthWatcher:
     """Looks at this host every `interval_s` while a job runs; one per host, on local rank 0.
 
-    report: gets the figures of each look, called on the watcher's thread. say: gets each fault
-    once. device: as in check_this_host. meter: gets how the GPUs are used at each look,
-    and every `usage_interval_s` in between. Whatever goes wrong here is such a line too and never reaches
+    report: gets the host's figures by name (host/load) at each look, called on the watcher's thread. say:
+    gets each fault once. device: as in check_this_host. take_usage: gets how the GPUs are used at each look,
+    and every `usage_interval_s` in between. Whatever goes wrong here is such a finding too and never reaches
     the job.
     """
 
     interval_s: float
-    report: Callable[[Figures], None]
+    report: Callable[[Mapping[str, float]], None]
     say: Callable[[Finding], None]
     _: KW_ONLY
     thresholds: Thresholds
     directory: Path
     device: str = "auto"
-    meter: UsageMeter | None = None
+    take_usage: TakeUsage | None = None
     usage_interval_s: float = 1.0
 
     def __post_init__(self) -> None:
         self._host = socket.gethostname()
         self._reported: set[tuple[str, str, Severity]] = set()
-        self._known: dict[int, GpuReading] = {}
-        self._replays: dict[int, tuple[float, int]] = {}
+        self._known: dict[int, GpuReading] = {}  # by index, each with the UUID that it had
         self._stopping = threading.Event()
-        target = functools.partial(self._guarded, self._watch)
-        self._thread = threading.Thread(target=target, name="health", daemon=True)
+        self._thread = threading.Thread(target=self._guarded, args=(self._watch,), name="health", daemon=True)
 
     def start(self) -> None:
         """Begin, with a first look at once."""
@@ -170,91 +63,64 @@ class HealthWatcher:
 
     def _watch(self) -> None:
         with contextlib.ExitStack() as stack:
-            nvml = self._open(stack)
-            events = stack.enter_context(nvml.xid_events()) if nvml is not None else None
+            nvml: Nvml | None = None
+            events: XidEvents | None = None
+            if self.device != "cpu":
+                try:
+                    nvml = stack.enter_context(open_nvml())
+                    events = stack.enter_context(nvml.xid_events())
+                except NvmlUnusable as error:
+                    self._report_once(judge_nvml(error, self._host, expects_gpus(self.device)))
             while not self._stopping.is_set():
                 self._guarded(lambda: self._look(nvml))
                 self._wait(nvml, events)
 
-    def _open(self, stack: contextlib.ExitStack) -> Nvml | None:
-        """NVML, or None on a host without a GPU."""
-        if self.device == "cpu":
-            return None
-        try:
-            return stack.enter_context(open_nvml())
-        except NvmlUnusable as error:
-            self._report_once(judge_nvml(error, self._host, expects_gpus(self.device)))
-            return None
-
     def _look(self, nvml: Nvml | None) -> None:
-        gpus = tuple(map(self._with_identity, nvml.gpus())) if nvml is not None else ()
-        gpus = tuple(filter(is_visible, gpus))
-        machine = read_host(self.directory)
-        for finding in self._judge(gpus, machine):
+        gpus = self._named(nvml.gpus()) if nvml is not None else []
+        host = read_host(self.directory)
+        findings = judge_gpus(
+            gpus,
+            self.thresholds.gpu,
+            self._host,
+            family_of_this_process(with_siblings=True),  # our parent, the agent, started the job
+            running=True,
+        )
+        findings += judge_host(host, self.thresholds.host, self._host, num_gpus=0, running=True)
+        for finding in findings:
             self._report_once(finding)
-        if self.meter:
-            self.meter.add(gpus)
-        self.report(figures_of(gpus, machine))
+        if self.take_usage:
+            self.take_usage(gpus)
+        self.report(
+            {
+                "host/memory_available_gib": host.memory_available / GIB,
+                "host/swap_used_gib": host.swap_used / GIB,
+                "host/load": host.load,
+                "host/disk_free_gib": host.disk_free / GIB,
+            }
+        )
 
-    def _read_usage(self, nvml: Nvml, meter: UsageMeter) -> None:
-        known = filter(is_visible, self._known.values())
-        meter.add([replace(nvml.usage(gpu.index), uuid=gpu.uuid, name=gpu.name) for gpu in known])
+    def _read_usage(self, nvml: Nvml, take_usage: TakeUsage) -> None:
+        visible = [index for index, gpu in self._known.items() if is_visible(gpu)]
+        take_usage(self._named(map(nvml.usage, visible)))
 
-    def _with_identity(self, gpu: GpuReading) -> GpuReading:
-        """A lost device with the UUID and name it had."""
-        known = self._known.get(gpu.index)
-        if known is None or gpu.uuid:
-            self._known[gpu.index] = known = gpu
-        return replace(gpu, uuid=gpu.uuid or known.uuid, name=gpu.name or known.name)
-
-    def _judge(self, gpus: tuple[GpuReading, ...], machine: HostReading) -> list[Finding]:
-        findings = [
-            finding
-            for finding in judge_host(machine, self.thresholds.host, self._host, num_gpus=0)
-            if finding.name not in OWN_DOING
-            and (finding.name not in JUDGED_BY_ALARMS or finding.severity >= Severity.FAIL)
-        ]
-        any_link = any(link.active for gpu in gpus for link in gpu.nvlinks or ())
-        family = family_of_this_process(with_siblings=True)  # our parent, the agent, started the job
+    def _named(self, gpus: Iterable[GpuReading]) -> list[GpuReading]:
+        """Those that this process may use; one that is lost with the UUID and name it had."""
+        named = []
         for gpu in gpus:
-            judge = Judge(self._host, self.thresholds.gpu, gpu)
-            if judge_state(judge, gpu, self.thresholds.gpu, any_link):
-                self._judge_replays(judge, gpu)
-                self._judge_foreign(judge, gpu, family)
-            findings += judge.findings
-        return findings
-
-    def _judge_replays(self, judge: Judge, gpu: GpuReading) -> None:
-        if gpu.pcie_replays is None:
-            return
-        now = time.monotonic()
-        since, before = self._replays.setdefault(gpu.index, (now, gpu.pcie_replays))
-        if now - since < 60:
-            return
-        self._replays[gpu.index] = (now, gpu.pcie_replays)
-        judge.at_most(
-            "pcie_replays_per_minute",
-            round((gpu.pcie_replays - before) * 60 / (now - since), 1),
-            PCIE_ADVICE,
-        )
-
-    def _judge_foreign(self, judge: Judge, gpu: GpuReading, family: frozenset[int]) -> None:
-        """Processes beside the job. One we cannot see may be a rank itself: PIDs of another namespace."""
-        foreign = [process for process in gpu.processes or () if process.name and process.pid not in family]
-        judge.at_most(
-            "others_memory_mib",
-            sum(process.memory_bytes or 0 for process in foreign) // MIB,
-            f"in use by {', '.join(map(describe, foreign))} beside this job: it will be slow",
-        )
+            known = self._known.get(gpu.index)
+            if known is None or gpu.uuid:
+                self._known[gpu.index] = known = gpu
+            named.append(replace(gpu, uuid=known.uuid, name=known.name))
+        return list(filter(is_visible, named))
 
     def _wait(self, nvml: Nvml | None, events: XidEvents | None) -> None:
         """Until the next look; Xid events that arrive are reported at once, and usage is read meanwhile."""
-        meter = self.meter
+        take_usage = self.take_usage
         until = time.monotonic() + self.interval_s
         next_usage = time.monotonic() + self.usage_interval_s
         while (left := until - time.monotonic()) > 0 and not self._stopping.is_set():
-            if meter and nvml and (left := min(left, next_usage - time.monotonic())) <= 0:
-                self._guarded(lambda: self._read_usage(nvml, meter))
+            if take_usage and nvml and (left := min(left, next_usage - time.monotonic())) <= 0:
+                self._guarded(lambda: self._read_usage(nvml, take_usage))
                 next_usage = time.monotonic() + self.usage_interval_s
             elif events is None or not events.open:
                 self._stopping.wait(left)
@@ -291,25 +157,3 @@ class HealthWatcher:
         except Exception:
             # Without a log the watcher ends, and the job continues.
             self._stopping.set()
-
-
-def figures_of(gpus: tuple[GpuReading, ...], machine: HostReading) -> Figures:
-    """The figures of a look: gpuN/... for each GPU, host/...; what was not read is left out."""
-    figures: dict[str, float] = {
-        "host/memory_available_gib": machine.memory_available / GIB,
-        "host/swap_used_gib": machine.swap_used / GIB,
-        "host/load": machine.load,
-        "host/disk_free_gib": machine.disk_free / GIB,
-    }
-    for gpu in gpus:
-        used = gpu.memory_used_bytes
-        values = {
-            "utilisation_percent": gpu.utilisation_percent,
-            "memory_used_gib": None if used is None else used / GIB,
-            "temperature_c": gpu.temperature_c,
-            "power_w": gpu.power_w,
-        }
-        figures |= {
-            f"{gpu.device}/{name}": float(value) for name, value in values.items() if value is not None
-        }
-    return figures

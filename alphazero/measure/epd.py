@@ -17,7 +17,7 @@ from alphazero.data.formats.pgn import text_lines
 from alphazero.games.core_types import Line
 from alphazero.games.notation import move_text
 from alphazero.games.registry import make_line
-from alphazero.play.matches.players import Player
+from alphazero.play.matches.players import ChooseMoves
 from alphazero.search.game_trees import GameTrees
 from alphazero.search.tree_search import SearchLimits
 
@@ -97,7 +97,7 @@ def _position(where: str, name: str, text: str) -> EpdPosition:
     return EpdPosition(name, fen, moves["bm"], moves["am"], "; ".join(wanted))
 
 
-def answers_alone(positions: Sequence[EpdPosition], player: Player) -> list[EpdAnswer]:
+def answers_alone(positions: Sequence[EpdPosition], player: ChooseMoves) -> list[EpdAnswer]:
     """Of a player without a search."""
     lines = [position.line() for position in positions]
     return [

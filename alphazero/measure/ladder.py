@@ -7,27 +7,43 @@ cache directory: a game's ladder is played once, and one that was interrupted co
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from alphazero.base.files import read_text, write_json
 from alphazero.base.records import from_json
+from alphazero.base.section import read_toml
 from alphazero.data.store.verification import default_cache_directory
-from alphazero.measure import rating
+from alphazero.games.notation import CHESS
 from alphazero.measure.elo import MatchScore
 from alphazero.measure.rating import PAIRS_AT_ONCE, Rung, ratings
-from alphazero.play.matches.game import CHESS
+from alphazero.play.matches.limits import Limit
+from alphazero.play.matches.players import Player
+
+PACKAGE = Path(__file__).resolve().parents[1]
+PUBLISHED = PACKAGE / "assets" / "ladder.toml"
+# A directory with the networks that the ladder names.
+DIRECTORY_VARIABLE = "ALPHAZERO_LADDER"
+# Beside a checkout of this project.
+REFERENCE = PACKAGE.parents[1] / "shared" / "data" / "lc0"
+STOCKFISH = "stockfish"
+# Where Debian keeps programs that are games: not on every user's PATH.
+GAMES = "/usr/games"
+RULES = "selfplay"  # by which networks search, as when the ladder was rated
 
 VERSION = 1
 SIMULATIONS = (10, 30, 100, 300, 1000, 3000)  # a move
 PAIRS = 24  # of games between neighbours
 # The score of the first against the second in pairs of games, numbered from the first number on.
-PlayPairs: TypeAlias = Callable[[Rung, Rung, int, int], MatchScore]
+PlayPairs: TypeAlias = Callable[[Player, Player, int, int], MatchScore]
 
 
 @dataclass(frozen=True)
@@ -40,25 +56,65 @@ class Ladder:
     digest: str = ""
 
 
+def read_ladder() -> list[dict[str, Any]]:
+    """The opponents of the file, from the lowest."""
+    return sorted(read_toml(PUBLISHED).table["rung"], key=lambda rung: float(rung["rating"]))
+
+
 def published_ladder(directory: Path | None) -> tuple[Ladder, list[str]]:
-    """That of chess, as far as this machine has its players, and a line for each that is missing.
+    """That of chess, as far as this machine has its players, and a line for each file or program missing.
 
-    directory: of networks, as the user gave it.
+    directory: of networks, as the user gave it; else the variable, else the reference data.
     """
-    rungs, missing = rating.find_rungs(rating.read_ladder(), directory)
+    given = os.environ.get(DIRECTORY_VARIABLE)
+    networks = directory or (Path(given) if given else REFERENCE)
+    stockfish = shutil.which(STOCKFISH) or shutil.which(STOCKFISH, path=GAMES)
+    rungs, missing_files, lacks_stockfish = [], set(), False
+    for entry in read_ladder():
+        kind, file = entry["kind"], entry.get("file", "")
+        if kind == "weights" and not (networks / file).is_file():
+            missing_files.add(file)
+        elif kind == STOCKFISH and stockfish is None:
+            lacks_stockfish = True
+        else:
+            rungs.append(Rung(_player(entry, stockfish or "", networks), entry["rating"]))
+    lines = []
+    if missing_files:
+        names = ", ".join(sorted(missing_files))
+        lines.append(f"the ladder lacks {names}: not found in {networks} (--ladder DIR)")
+    if lacks_stockfish:
+        lines.append("the ladder lacks Stockfish: no program `stockfish` on PATH")
     scale = "Elo on the ladder's scale (docs/matches.md); the opponents' ratings are taken as exact."
-    return Ladder(CHESS, tuple(rungs), scale), missing
+    return Ladder(CHESS, tuple(rungs), scale), lines
 
 
-def playout_rungs() -> tuple[Rung, ...]:
-    """The opponents of a game other than chess, from the weakest, without ratings."""
-    searches = [Rung(f"mcts-{number}", "mcts", 0.0, nodes=number) for number in SIMULATIONS]
-    return (Rung("random", "random", 0.0), *searches)
+def _player(entry: Mapping[str, Any], stockfish: str, networks: Path) -> Player:
+    is_engine = entry["kind"] == STOCKFISH
+    return Player(
+        entry["name"],
+        "engine" if is_engine else entry["kind"],
+        entry["name"],
+        str(networks / entry["file"]) if "file" in entry else "",
+        RULES,
+        (stockfish,) if is_engine else (),
+        options={"Threads": "1", "Hash": "16"} if is_engine else {},
+        limit=Limit(nodes=entry.get("nodes")),
+        random_share=entry.get("random_share", 0.0),
+    )
+
+
+def playout_players() -> list[Player]:
+    """The opponents of a game other than chess, from the weakest."""
+    limits = [Limit(nodes=number) for number in SIMULATIONS]
+    return [
+        Player("random", "random"),
+        *(Player(f"mcts-{limit.nodes}", "mcts", rules=RULES, limit=limit) for limit in limits),
+    ]
 
 
 @dataclass(frozen=True)
 class _KeptScores:
-    """The file. scores: of each rung against the one below, by name."""
+    """The file. scores: of each player against the one below, by name."""
 
     version: int
     game: str
@@ -73,42 +129,39 @@ class EstimatedLadder:
         name = hashlib.sha256(game.encode()).hexdigest()[:16]
         self._file = (directory or default_cache_directory()) / f"ladder-{name}.json"
         self._game = game
-        self._rungs = playout_rungs()
-        self._scores = self._kept()
+        self._players = playout_players()
+        self._scores = {player.name: MatchScore(0, 0, 0) for player in self._players[1:]} | self._kept()
 
     @property
     def games_left(self) -> int:
         """To be played before the ratings are known."""
-        return 2 * sum(PAIRS - self._score(high).games // 2 for high in self._rungs[1:])
+        return sum(2 * PAIRS - score.games for score in self._scores.values())
 
     def estimate(self, play: PlayPairs) -> Ladder:
         """Play the games that are missing; each part is kept as it ends."""
-        for low, high in pairwise(self._rungs):
-            while (done := self._score(high).games // 2) < PAIRS:
-                score = play(high, low, done, min(PAIRS_AT_ONCE, PAIRS - done))
-                self._scores[high.name] = self._score(high) + score
-                self._keep()
+        for low, high in pairwise(self._players):
+            while (done := self._scores[high.name].games // 2) < PAIRS:
+                self._scores[high.name] += play(high, low, done, min(PAIRS_AT_ONCE, PAIRS - done))
+                with contextlib.suppress(OSError):  # where it cannot be kept, it is played again
+                    self._file.parent.mkdir(parents=True, exist_ok=True)
+                    write_json(self._file, asdict(_KeptScores(VERSION, self._game, self._scores)))
         return self._ladder()
 
     def table(self, ladder: Ladder) -> list[tuple[str, str, str]]:
         """For people: each opponent, its rating, and its games against the one below."""
         rows = [("opponent", "Elo", "against the one above")]
         for rung in ladder.rungs:
-            score = self._score(rung)
-            games = f"+{score.wins} ={score.draws} -{score.losses}" if score.games else ""
-            rows.append((rung.name, f"{rung.rating:.0f}", games))
+            score = self._scores.get(rung.player.name)
+            games = "" if score is None else f"+{score.wins} ={score.draws} -{score.losses}"
+            rows.append((rung.player.name, f"{rung.rating:.0f}", games))
         return rows
 
-    def _score(self, high: Rung) -> MatchScore:
-        """Of a rung against the one below."""
-        return self._scores.get(high.name, MatchScore(0, 0, 0))
-
     def _ladder(self) -> Ladder:
-        met = {(place, place - 1): self._score(rung) for place, rung in enumerate(self._rungs) if place}
-        found = ratings(len(self._rungs), met)
+        met = {(high, high - 1): score for high, score in enumerate(self._scores.values(), start=1)}
+        found = ratings(len(self._players), met)
         rungs = tuple(
-            replace(rung, rating=round(own.elo - found[0].elo, 1))
-            for rung, own in zip(self._rungs, found, strict=True)
+            Rung(player, round(own.elo - found[0].elo, 1))
+            for player, own in zip(self._players, found, strict=True)
         )
         digest = hashlib.sha256(json.dumps([rung.rating for rung in rungs]).encode()).hexdigest()[:12]
         games = sum(score.games for score in met.values())
@@ -124,27 +177,12 @@ class EstimatedLadder:
             kept = from_json(_KeptScores, read_text(self._file))
         except (OSError, ValueError):
             return {}
-        names = {rung.name for rung in self._rungs[1:]}
-        if (kept.version, kept.game) != (VERSION, self._game) or not kept.scores.keys() <= names:
-            return {}
-        return kept.scores if all(map(_is_whole, kept.scores.values())) else {}
-
-    def _keep(self) -> None:
-        """Where it cannot be kept, it is played again the next time."""
-        try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            write_json(self._file, asdict(_KeptScores(VERSION, self._game, self._scores)))
-        except OSError:
-            pass
+        names = [player.name for player in self._players[1:]]
+        is_ours = (kept.version, kept.game) == (VERSION, self._game) and kept.scores.keys() <= {*names}
+        return kept.scores if is_ours and all(map(_is_whole, kept.scores.values())) else {}
 
 
 def _is_whole(score: MatchScore) -> bool:
     """Whether the games are these pairs, and no more than are played."""
     counts = (score.wins, score.draws, score.losses, *score.pairs)
-    points = sum(place * count for place, count in enumerate(score.pairs))
-    return (
-        len(score.pairs) == 5
-        and min(counts) >= 0
-        and score.games == 2 * sum(score.pairs) <= 2 * PAIRS
-        and points == 2 * score.wins + score.draws
-    )
+    return len(score.pairs) == 5 and min(counts) >= 0 and score.games == 2 * sum(score.pairs) <= 2 * PAIRS

@@ -7,10 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from alphazero.measure.elo import MatchScore
-from alphazero.play.matches.conduct import Conditions, Conductor
-from alphazero.play.matches.game import Adjudication, FinishedGame, games_of
+from alphazero.play.matches.game import Adjudication, FinishedGame, pairings_of
+from alphazero.play.matches.match import Arena, MatchPlan
 from alphazero.play.matches.openings import Opening
-from alphazero.play.matches.players import InProcess, Player, without_values
+from alphazero.play.matches.players import ChooseMoves, Player, decisions_of
 
 
 class Scoreboard:
@@ -87,7 +87,7 @@ def _score(pairs: Iterable[list[int]]) -> MatchScore:
 
 
 def play_match(
-    game: str, first: Player, second: Player, openings: Sequence[Opening], *, max_plies: int = 512
+    game: str, first: ChooseMoves, second: ChooseMoves, openings: Sequence[Opening], *, max_plies: int = 512
 ) -> MatchScore:
     """Both players from every opening with either side: two games per opening.
 
@@ -100,7 +100,9 @@ def play_match(
         board.add(over)
         return True
 
-    conditions = Conditions(game, Adjudication(max_plies=max_plies), lanes=max(1, 2 * len(openings)))
-    players = [InProcess("first", without_values(first)), InProcess("second", without_values(second))]
-    Conductor(players, conditions, engines=None, on_game=on_game).play(games_of([(0, 1)], openings))
+    players = (Player("first", decide=decisions_of(first)), Player("second", decide=decisions_of(second)))
+    pairings = tuple(pairings_of(2, openings))
+    plan = MatchPlan(game, players, pairings, Adjudication(max_plies=max_plies), lanes=max(1, len(pairings)))
+    with Arena() as arena:
+        arena.play(plan, on_game, lambda line: None)
     return board.score(0, 1)

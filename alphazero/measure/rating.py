@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from alphazero.base.errors import CheckpointError
-from alphazero.base.files import cut_unfinished_line
-from alphazero.base.section import read_toml
+from alphazero.base.files import complete_lines, cut_unfinished_line
 from alphazero.measure.elo import ENOUGH_PAIRS, Z_95, MatchScore
 from alphazero.network.weights.open_network import weights_of_checkpoint
 from alphazero.network.weights.weights import best_weights_file_name, write_weights
+from alphazero.play.matches.players import Player
 from alphazero.run import checkpoint_files as files
 from alphazero.run.directory import RunDirectory
 
@@ -113,19 +111,10 @@ TAIL = 0.025
 
 @dataclass(frozen=True)
 class Rung:
-    """An opponent of the ladder, its rating on the ladder's scale, and how it plays.
+    """An opponent of a ladder, and its rating on the ladder's scale."""
 
-    kind: random, weights (then file, and nodes), stockfish or mcts (then nodes). random_share: of its moves.
-    path: of its network or program on this machine.
-    """
-
-    name: str
-    kind: str
+    player: Player
     rating: float
-    nodes: int = 0
-    file: str = ""
-    random_share: float = 0.0
-    path: str = ""
 
 
 @dataclass(frozen=True)
@@ -142,12 +131,8 @@ class LadderRating(Rating):
     @property
     def beyond(self) -> str:
         """'above' or 'below' where the player won or lost all its games: the rating is then a bound."""
-        wins, draws, losses = (
-            sum(getattr(score, name) for _, score in self.met) for name in ("wins", "draws", "losses")
-        )
-        if draws or (wins and losses):
-            return ""
-        return "above" if wins else "below"
+        points = sum(score.share * score.games for _, score in self.met)
+        return "above" if points == self.games else "" if points else "below"
 
 
 def estimate(met: Sequence[tuple[Rung, MatchScore]], ladder: Sequence[Rung]) -> LadderRating:
@@ -201,46 +186,6 @@ def rate(
         here = found.elo
 
 
-PACKAGE = Path(__file__).resolve().parents[1]
-LADDER = PACKAGE / "assets" / "ladder.toml"
-# A directory with the networks that the ladder names.
-DIRECTORY_VARIABLE = "ALPHAZERO_LADDER"
-# Beside a checkout of this project.
-REFERENCE = PACKAGE.parents[1] / "shared" / "data" / "lc0"
-STOCKFISH = "stockfish"
-# Where Debian keeps programs that are games: not on every user's PATH.
-GAMES = "/usr/games"
-
-
-def read_ladder() -> list[Rung]:
-    """All rungs, from the lowest."""
-    rungs: list[dict[str, Any]] = read_toml(LADDER).table["rung"]
-    return sorted((Rung(**rung) for rung in rungs), key=lambda rung: rung.rating)
-
-
-def find_rungs(rungs: Sequence[Rung], directory: Path | None) -> tuple[list[Rung], list[str]]:
-    """The rungs that this machine has, with their paths, and a line for each file or program missing.
-
-    directory: of networks, as the user gave it; else the variable, else the reference data.
-    """
-    given = os.environ.get(DIRECTORY_VARIABLE)
-    networks = directory or (Path(given) if given else REFERENCE)
-    stockfish = shutil.which(STOCKFISH) or shutil.which(STOCKFISH, path=GAMES)
-    found, missing = [], []
-    for rung in rungs:
-        path = {"random": "", "stockfish": stockfish, "weights": str(networks / rung.file)}[rung.kind]
-        if path is not None and (rung.kind != "weights" or Path(path).is_file()):
-            found.append(replace(rung, path=path))
-        else:
-            missing.append(rung)
-    lines = []
-    if files := sorted({rung.file for rung in missing if rung.kind == "weights"}):
-        lines.append(f"the ladder lacks {', '.join(files)}: not found in {networks} (--ladder DIR)")
-    if any(rung.kind == "stockfish" for rung in missing):
-        lines.append("the ladder lacks Stockfish: no program `stockfish` on PATH")
-    return found, lines
-
-
 RATINGS = "ratings.jsonl"
 METRIC = "elo"
 
@@ -260,9 +205,10 @@ def mark_best_rated(run: Path) -> tuple[Path, float] | None:
     the newest of all: others are not comparable. None where no complete checkpoint has a rating.
     """
     ratings = list(_ratings_in(run / RATINGS))
-    played = [(each["limit"], each["rules"], each["ladder"]) for each in ratings]
     of_steps = {
-        each["step"]: each["elo"] for each, how in zip(ratings, played, strict=True) if how == played[-1]
+        rating["step"]: rating[METRIC]
+        for rating in ratings
+        if all(rating.get(name) == ratings[-1].get(name) for name in ("limit", "rules", "ladder"))
     }
     directory = RunDirectory(run).checkpoints
     rated = {
@@ -284,16 +230,11 @@ def mark_best_rated(run: Path) -> tuple[Path, float] | None:
 
 def _ratings_in(file: Path) -> Iterator[dict[str, Any]]:
     """The ratings of a file, without damaged lines."""
-    if not file.exists():
-        return
-    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in complete_lines(file):
         try:
             rating = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(rating, dict) and all(_is_finite(rating.get(name)) for name in ("step", METRIC)):
-            yield {"limit": None, "rules": "selfplay", "ladder": "", **rating}
-
-
-def _is_finite(value: object) -> bool:
-    return files.is_number(value) and math.isfinite(value)
+        numbers = [rating.get(name) for name in ("step", METRIC)] if isinstance(rating, dict) else [None]
+        if all(files.is_number(number) and math.isfinite(number) for number in numbers):
+            yield rating

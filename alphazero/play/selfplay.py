@@ -62,6 +62,19 @@ class Played:
     cached: int
     batches: int
 
+    def then(self, later: Played) -> Played:
+        """This and what was played after it, as one."""
+        return Played(
+            self.is_complete and later.is_complete,
+            self.finished + later.finished,
+            later.under_way,
+            self.moves + later.moves,
+            self.simulations + later.simulations,
+            self.evaluations + later.evaluations,
+            self.cached + later.cached,
+            self.batches + later.batches,
+        )
+
 
 def tables_of(own: SelfPlayConfig, game: str) -> Tablebases | None:
     """The tables that end games; None without. Raises ConfigError and DataError."""

@@ -22,18 +22,21 @@ from typing import Any
 
 from alphazero.base.errors import ERRORS_BY_KIND, AlphaZeroError, LaunchError, LostConnectionError
 from alphazero.base.text import counted, exit_text
-from alphazero.launch.plan.launch_plan import HostPlan, Remote
-from alphazero.launch.plan.node import resolve_devices
 from alphazero.machine.die_with_parent import guarded
 from alphazero.machine.environment import CHECKOUT, START
-from alphazero.machine.machine import WORKER_VARIABLE, Machine, look_at_this_machine, omp_threads
+from alphazero.machine.machine import (
+    WORKER_VARIABLE,
+    Machine,
+    look_at_this_machine,
+    omp_threads,
+    visible_devices,
+)
 
-GLANCE_S = 0.2
-# For the others to give back what they have, after a worker was lost.
-PATIENCE_S = 60.0
-END_LIMIT_S = 5.0
-# Kinds of messages beside those of the commands.
-TASK, STOP, DONE, FAILED = "task", "stop", "done", "failed"
+POLL_S = 0.2
+SALVAGE_S = 60.0  # for the others to give back what they have, after a worker was lost
+EXIT_S = 5.0
+DONE, FAILED = "done", "failed"  # kinds of replies beside those of the commands
+STOP = b""  # the request to end a task early; every task is longer
 
 
 @dataclass(frozen=True)
@@ -57,24 +60,24 @@ def find_places(
     """
     if gpus == 1:
         return ()
-    machine = look(device)
-    own = HostPlan(Remote(machine.host_name), "", None if gpus == -1 else gpus)
-    kind, own, _ = resolve_devices(device, own, f"--gpus {gpus}", machine, environment)
-    number = own.num_ranks or 1
-    if kind == "cpu" and number > machine.num_cores:
-        cores = counted(machine.num_cores, "core")
+    machine, setting = look(device), environment.get("CUDA_VISIBLE_DEVICES")
+    cards = visible_devices(machine.devices, setting)
+    if device == "cuda" and not cards:
+        raise LaunchError(f"--device cuda: expected an NVIDIA device; {machine.host_name} shows none")
+    most, noun = (len(cards), "NVIDIA device") if cards else (machine.num_cores, "core")
+    if gpus > most:
         raise LaunchError(
-            f"--gpus {gpus}: this machine has no NVIDIA device in use and {cores}; expected at most as many"
+            f"--gpus {gpus}: this machine has {counted(most, noun)} in use; expected at most {most}"
         )
+    number = gpus if gpus > 0 else max(1, len(cards))
     if number == 1:
         return ()
-    threads = omp_threads(environment) or max(1, machine.num_cores // number)
-    shared = {"OMP_NUM_THREADS": str(threads)}
-    if kind == "cpu":
-        return (Place(kind, shared),) * number
-    if "CUDA_VISIBLE_DEVICES" not in environment:
+    shared = {"OMP_NUM_THREADS": str(omp_threads(environment) or max(1, machine.num_cores // number))}
+    if not cards:
+        return (Place("cpu", shared),) * number
+    if setting is None:
         shared["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as NVML counts
-    return tuple(Place(kind, {**shared, "CUDA_VISIBLE_DEVICES": one}) for one in own.devices)
+    return tuple(Place("cuda", {**shared, "CUDA_VISIBLE_DEVICES": card}) for card in cards[:number])
 
 
 @dataclass(frozen=True)
@@ -90,71 +93,58 @@ class Workers:
     """The parent's side, a context manager: no worker outlives the block."""
 
     def __init__(self, command: str, args: argparse.Namespace, places: Sequence[Place]) -> None:
+        self._command, self._args, self._places = command, args, places
         self._started: list[tuple[subprocess.Popen[bytes], Connection]] = []
-        self._busy: dict[Connection, int] = {}
-        self._has_stopped = False
-        self._command = command
-        self._args = args
-        self._places = places
 
     def __enter__(self) -> Workers:
-        try:
-            for place in self._places:
-                self._start(place)
-        except BaseException:
-            self._end()
-            raise
+        self._started = [self._start(place) for place in self._places]
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end()
+        for process, connection in self._started:
+            process.kill()
+            process.wait()
+            connection.close()
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def ask(self, tasks: Sequence[str]) -> None:
-        """A task for each worker; all have done the ones before."""
-        for number, task in enumerate(tasks):
-            connection = self._started[number][1]
-            self._busy[connection] = number
-            with contextlib.suppress(OSError):  # it has ended, and replies() says why
-                connection.send_bytes(_message(TASK, task))
-
-    def replies(self, go_on: Callable[[], bool] | None = None) -> Iterator[Reply]:
-        """What the workers send until all have done their tasks.
+    def replies(self, tasks: Sequence[str], go_on: Callable[[], bool] | None = None) -> Iterator[Reply]:
+        """Give each worker its task; what they send until all have done it.
 
         go_on is called several times per second; once it returns False, the workers are asked to end their
         tasks early. Raises what a worker raised, LostConnectionError for one that ended: with go_on after the
         others have ended theirs and sent what they have.
         """
         fault: AlphaZeroError | None = None
-        deadline = 0.0
-        while self._busy and not (fault and time.monotonic() > deadline):
-            if go_on is not None and (fault or not go_on()):
-                self._stop()
-            ready = wait(list(self._busy), GLANCE_S)
-            for connection in ready:
-                assert isinstance(connection, Connection)
-                number = self._busy[connection]
-                found: AlphaZeroError | None = None
+        deadline, is_stopping = 0.0, False
+        busy = {connection: number for number, (_, connection) in enumerate(self._started)}
+        for connection, task in zip(busy, tasks, strict=True):
+            _send(connection, task.encode())
+        while busy and not (fault and time.monotonic() > deadline):
+            if go_on is not None and not is_stopping and (fault or not go_on()):
+                is_stopping = True
+                for connection in busy:
+                    _send(connection, STOP)
+            for ready in wait(list(busy), POLL_S):
+                assert isinstance(ready, Connection)
+                number = busy[ready]
                 try:
-                    kind, content = _parts(connection.recv_bytes())
+                    kind, _, content = ready.recv_bytes().partition(b"\n")
                 except (EOFError, OSError):
-                    kind, content, found = DONE, b"", self._lost(number)
-                if kind == FAILED:
+                    kind, content = FAILED.encode(), self._why_lost(number)
+                if kind.decode() not in (DONE, FAILED):
+                    yield Reply(number, kind.decode(), content)
+                    continue
+                del busy[ready]
+                if kind.decode() == FAILED and not fault:
                     name, text = json.loads(content)
-                    found = ERRORS_BY_KIND.get(name, AlphaZeroError)(text)
-                if kind in (DONE, FAILED):
-                    del self._busy[connection]
-                else:
-                    yield Reply(number, kind, content)
-                if found and not fault:
-                    fault = found
-                    deadline = time.monotonic() + (PATIENCE_S if go_on is not None else 0.0)
+                    fault = ERRORS_BY_KIND.get(name, AlphaZeroError)(text)
+                    deadline = time.monotonic() + (SALVAGE_S if go_on is not None else 0.0)
         if fault:
             raise fault
 
-    def _start(self, place: Place) -> None:
+    def _start(self, place: Place) -> tuple[subprocess.Popen[bytes], Connection]:
         ours, theirs = Pipe()
         path = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH"))))
         variables = {**place.variables, "PYTHONPATH": path, WORKER_VARIABLE: str(theirs.fileno())}
@@ -167,38 +157,24 @@ class Workers:
             start_new_session=True,  # Ctrl-C is the parent's alone
         )
         theirs.close()
-        self._started.append((process, ours))
-        with contextlib.suppress(OSError):  # as in ask()
-            arguments = {**vars(self._args), "device": place.device}
-            ours.send_bytes(json.dumps(arguments, default=_table).encode())
+        arguments = {**vars(self._args), "device": place.device}
+        # All arguments are of JSON's types but paths.
+        _send(ours, json.dumps(arguments, default=lambda path: {"path": str(path)}).encode())
+        return process, ours
 
-    def _stop(self) -> None:
-        if self._has_stopped:
-            return
-        self._has_stopped = True
-        for connection in self._busy:
-            with contextlib.suppress(OSError):  # as in ask()
-                connection.send_bytes(_message(STOP, ""))
-
-    def _lost(self, number: int) -> LostConnectionError:
+    def _why_lost(self, number: int) -> bytes:
         process = self._started[number][0]
-        try:
-            code = process.wait(END_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            code = process.wait()
-        fate = f"(pid {process.pid}) {exit_text(code)}"
-        return LostConnectionError(
-            f"process {number + 1} of {len(self._places)} of this command {fate}; expected it to do its share"
-        )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(EXIT_S)
+        process.kill()
+        fate = f"(pid {process.pid}) {exit_text(process.wait())}"
+        who = f"process {number + 1} of {len(self._places)} of this command"
+        return json.dumps([LostConnectionError.kind, f"{who} {fate}; expected it to do its share"]).encode()
 
-    def _end(self) -> None:
-        for process, _ in self._started:
-            process.kill()
-        for process, connection in self._started:
-            process.wait()
-            connection.close()
-        self._busy.clear()
+
+def _send(connection: Connection, message: bytes) -> None:
+    with contextlib.suppress(OSError):  # the worker has ended, and replies() says why
+        connection.send_bytes(message)
 
 
 class Worker:
@@ -209,16 +185,14 @@ class Worker:
 
     def tasks(self) -> Iterator[bytes]:
         """One after the other; a task is done when the next one is asked for."""
-        while True:
-            kind, task = _parts(self._connection.recv_bytes())
-            if kind == STOP:  # it came after the last task was done
-                return
+        while (task := self._connection.recv_bytes()) != STOP:  # it came after the last task was done
             yield task
             self.reply(DONE)
 
     def reply(self, kind: str, content: str | bytes = b"") -> None:
         """Send something to the parent."""
-        self._connection.send_bytes(_message(kind, content))
+        text = content.encode() if isinstance(content, str) else content
+        self._connection.send_bytes(kind.encode() + b"\n" + text)
 
     @property
     def is_asked_to_stop(self) -> bool:
@@ -226,41 +200,19 @@ class Worker:
         return self._connection.poll()
 
 
-def serve(
-    work: Callable[[argparse.Namespace, Worker], None],
-    prepare: Callable[[argparse.Namespace], None] = lambda arguments: None,
-) -> int:
-    """Called in a worker: do the work of its command; returns the exit status. prepare: comes first."""
+def serve(work: Callable[[argparse.Namespace, Worker], None]) -> int:
+    """Called in a worker: do the work of its command; returns the exit status."""
     connection = Connection(int(os.environ.pop(WORKER_VARIABLE)))
     worker = Worker(connection)
+
+    def path(table: dict[str, Any]) -> Any:  # noqa: ANN401 - a table or what it stands for
+        return Path(table["path"]) if table.keys() == {"path"} else table
+
     try:
-        arguments = json.loads(connection.recv_bytes(), object_hook=_path)
-        parsed = argparse.Namespace(**arguments)
-        prepare(parsed)
-        work(parsed, worker)
+        work(argparse.Namespace(**json.loads(connection.recv_bytes(), object_hook=path)), worker)
     except AlphaZeroError as error:
         worker.reply(FAILED, json.dumps([error.kind, str(error)]))
         return error.exit_code
     except (EOFError, ConnectionError):  # the parent has ended
-        return 0
+        pass
     return 0
-
-
-def _message(kind: str, content: str | bytes) -> bytes:
-    return kind.encode() + b"\n" + (content.encode() if isinstance(content, str) else content)
-
-
-def _parts(message: bytes) -> tuple[str, bytes]:
-    kind, _, content = message.partition(b"\n")
-    return kind.decode(), content
-
-
-def _table(value: object) -> dict[str, str]:
-    """What stands for a path in JSON; the other arguments are numbers, texts and lists."""
-    if not isinstance(value, Path):
-        raise TypeError(f"{value!r}: expected an argument of JSON's types, or a path")
-    return {"path": str(value)}
-
-
-def _path(table: dict[str, Any]) -> Any:  # noqa: ANN401 - a table or what it stands for
-    return Path(table["path"]) if table.keys() == {"path"} else table

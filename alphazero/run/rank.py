@@ -25,6 +25,7 @@ from typing import NoReturn, TypeVar
 from alphazero.base.errors import AlphaZeroError, LostConnectionError
 from alphazero.base.files import read_text
 from alphazero.base.records import from_json, to_json
+from alphazero.machine.die_with_parent import die_with
 from alphazero.machine.memory import memory_error
 
 T = TypeVar("T")
@@ -107,8 +108,8 @@ class HeartbeatWriter:
 
 def read_heartbeats(directory: Path) -> list[Heartbeat]:
     """What every rank reported last, by rank; files of another version of this program are left out."""
-    found = (read_record(Heartbeat, path) for path in sorted(directory.glob("rank-*.json")))
-    return [beat for beat in found if beat is not None]
+    beats = (read_record(Heartbeat, path) for path in sorted(directory.glob("rank-*.json")))
+    return [beat for beat in beats if beat is not None]
 
 
 OUTPUT_VARIABLE = "ALPHAZERO_RANK_OUTPUT"  # a directory with one FIFO or terminal a local rank
@@ -134,6 +135,7 @@ def begin(environment: Mapping[str, str]) -> None:
     directory, local_rank = environment.get(OUTPUT_VARIABLE), environment.get("LOCAL_RANK")
     if not directory or local_rank is None:
         return
+    die_with(os.getppid(), signal.SIGKILL)  # with its launcher, which dies with its agent
     path = Path(directory, local_rank)
     if path.is_file():  # an ordinary file that names a terminal
         path = Path(path.read_text(encoding="utf-8"))
@@ -218,7 +220,7 @@ def kind_of(error: BaseException) -> str:
     if memory_error(error):  # also of NCCL, before it is taken for a connection
         return OUT_OF_MEMORY
     # By name: a host without torch knows it too.
-    types = {one.__name__ for one in type(error).__mro__}
+    types = {kind.__name__ for kind in type(error).__mro__}
     if isinstance(error, ConnectionError) or "DistError" in types:
         return LostConnectionError.kind
     if isinstance(error, OSError):

@@ -50,7 +50,6 @@ class _Progress:
     stepped_at: float | None = None
     step_times_s: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_TIMED))
     was_seen: bool = False
-    gone_at: float | None = None  # when its process was first missed
 
     def update(self, beat: Heartbeat, now: float) -> None:
         if (beat.pid, beat.changes) == (self.beat.pid, self.beat.changes):  # nothing has moved
@@ -70,8 +69,6 @@ class _Progress:
         if is_there and not self.was_seen:
             self.changed_at = now  # until now its launcher waited for other nodes
         self.was_seen = self.was_seen or is_there
-        if self.was_seen and not is_there and self.gone_at is None:
-            self.gone_at = now
 
 
 class RankWatch:
@@ -139,11 +136,6 @@ class RankWatch:
         """True where every rank's last word was that its work is over and saved."""
         self.look()
         return all(progress.beat.phase is Phase.END for progress in self._progress.values())
-
-    def seconds_since_end(self, rank: int) -> float | None:
-        """How long ago the process of a rank was first missed; None while it runs or before it began."""
-        gone_at = self._progress[rank].gone_at if rank in self._progress else None
-        return None if gone_at is None else self._clock() - gone_at
 
     def newest_checkpoint(self) -> int:
         """Step of the newest one whose directory has its final name; -1 where there is none."""
@@ -250,13 +242,13 @@ def _limit(state: RankState, median_s: float, limits: Limits) -> tuple[str, floa
     """The limit of a rank in seconds, and its flag."""
     step_s = max(limits.step_s, limits.step_medians * median_s)
     if state.phase is Phase.END:
-        found = "--hang-timeout", limits.shutdown_s if state.pid else limits.exit_s
+        limit = "--hang-timeout", limits.shutdown_s if state.pid else limits.exit_s
     elif state.phase is Phase.START and not state.pid:
         # Its launcher waits for other nodes as long as that, and reports which.
-        found = "--start-timeout", limits.start_s + limits.shutdown_s
+        limit = "--start-timeout", limits.start_s + limits.shutdown_s
     elif state.phase is Phase.STEP:
-        found = ("--hang-timeout", step_s) if median_s else ("--start-timeout", limits.start_s)
+        limit = ("--hang-timeout", step_s) if median_s else ("--start-timeout", limits.start_s)
     else:
-        flag, limit = LIMITS[state.phase]
-        found = flag, getattr(limits, limit)
-    return ("--hang-timeout", min(found[1], step_s)) if state.state == STOPPED else found
+        flag, name = LIMITS[state.phase]
+        limit = flag, getattr(limits, name)
+    return ("--hang-timeout", min(limit[1], step_s)) if state.state == STOPPED else limit

@@ -438,10 +438,7 @@ class TrainingConfig:
 
 
 # What a run warns of, by name (docs/health.md).
-ALARMS = (
-    *("throughput", "idle-gpus", "batch-fill", "slow-rank", "overfitting", "entropy", "resignations"),
-    *("disk", "memory", "clock", "network", "health"),
-)
+ALARMS = ("throughput", "idle-gpus", "slow-rank", "disk", "memory", "health")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import multiprocessing
 
-from alphazero.launch.node.meeting import lone_process_environment
+from alphazero.launch.node.store import lone_process_environment
 from alphazero.training.engine.engine import end_process_group, start_process_group
 from alphazero.training.ranks.runtime import default_threads, read_runtime
 

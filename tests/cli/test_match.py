@@ -25,7 +25,8 @@ from alphazero.games.registry import make_line
 from alphazero.network.inference.purpose import evaluator_for_self_play
 from alphazero.network.weights.open_network import open_network
 from alphazero.play.matches.limits import Limit, TimeControl
-from alphazero.play.matches.players import EnginePlayer, InProcess, PlayerWords
+from alphazero.play.matches.players import Player
+from alphazero.play.uci_protocol import centipawns
 from alphazero.search.tree_search import SearchLimits, TreeSearch, TreeSettings
 from tests.support.evaluation.small_nets import write_small_net
 from tests.support.paths import REPOSITORY, SUPPORT
@@ -198,7 +199,8 @@ def resumed(tmp_path, *words: str) -> list[str]:
 
 
 def games_counted(path) -> int:
-    return len(json.loads(path.read_text())["games"]) if path.exists() else 0
+    """After the line with the settings, a line a game."""
+    return path.read_text().count("\n") - 1 if path.exists() else 0
 
 
 def test_a_match_stopped_three_times_and_continued_has_each_game_once(tmp_path, capsys) -> None:
@@ -228,7 +230,7 @@ def test_a_match_stopped_three_times_and_continued_has_each_game_once(tmp_path, 
         assert match.returncode == status, err
         assert games <= games_counted(state) < 20
         if sign == signal.SIGKILL:  # as if it had come while the last game was written
-            begin = json.loads(state.read_text())["last"]["begin_bytes"]
+            begin = json.loads(state.read_text().splitlines()[games_counted(state)])["pgn_begin"]
             os.truncate(pgn, min(pgn.stat().st_size, begin + 20))
         else:
             assert re.search(
@@ -314,7 +316,7 @@ def test_a_match_continues_with_more_games_but_with_nothing_else_changed(
         ),
         (
             ["--player", "random", "--player", "random", "--resign", "movecount=3", "score=x"],
-            "score='x': expect",
+            "score= 'x': expect",
         ),
         (["--player", "random", "--player", "random", "--tc", "fast"], "--tc 'fast': expected"),
         (["--player", "random", "--player", "random", "--openings", "no.epd"], "no.epd: cannot be read"),
@@ -357,10 +359,10 @@ def test_what_cannot_be_played_is_one_line(argv, told, tmp_path, monkeypatch, ca
 
 def test_players_are_read_in_one_word_or_many() -> None:
     words = ["name=sf", "cmd=stockfish", "args=--a 'b c'", "option.Threads=1", "tc=1+0.05", "timemargin=20"]
-    expected = PlayerWords(
-        "--player sf",
-        "engine",
+    expected = Player(
         "sf",
+        "engine",
+        "--player sf",
         command=("stockfish", "--a", "b c"),
         options={"Threads": "1"},
         limit=Limit(control=TimeControl(1, 0.05), margin_s=0.02),
@@ -368,7 +370,7 @@ def test_players_are_read_in_one_word_or_many() -> None:
     assert read_player(words, "--player") == expected
     one = "name=sf cmd=stockfish 'args=--a \"b c\"' option.Threads=1 tc=1+0.05 timemargin=20"
     assert read_player([one], "--player") == expected
-    assert read_player(["runs/x@12000"], "--player").given == "runs/x@12000"
+    assert read_player(["runs/x@12000"], "--player").weights == "runs/x@12000"
     assert read_player(["cmd=/usr/games/stockfish nodes=5"], "--player").name == "stockfish"
     assert read_player(["random"], "--against").kind == "random"
     assert read_player(["weights=a.pt nodes=5 name=five"], "--player").limit == Limit(nodes=5)
@@ -387,17 +389,16 @@ def test_two_players_of_one_name_are_told_apart() -> None:
 
 
 def test_a_name_that_comes_from_a_path_is_one_line_without_control_characters() -> None:
-    (player,) = with_own_names([PlayerWords("--weights", "weights", "run\n\x1b[31m\udcff")])
+    (player,) = with_own_names([Player("run\n\x1b[31m\udcff", "weights")])
     assert player.name == "run\\n\\x1b[31m\\udcff"
 
 
 def test_a_network_limited_by_nodes_plays_as_the_uci_engine_or_by_the_rules_of_self_play(chess_net) -> None:
     player = f"weights={chess_net} nodes=60"
     args = build_parser("match").parse_args(["--player", player, "--player", f"{player} rules=selfplay"])
-    players = players_of(args)
     lineup = Lineup(args, limit_of(args), 1)
-    engine, self_play = (lineup.contestant(each) for each in players)
-    assert isinstance(engine, InProcess) and isinstance(self_play, InProcess)
+    engine, self_play = (lineup.ready(lineup.settled(each)).decide for each in players_of(args))
+    assert engine is not None and self_play is not None
     line = make_line("chess")
     cpu = torch.device("cpu")
     evaluator = evaluator_for_self_play(open_network(chess_net, cpu, "W")[0], cpu, args.precision, 64)
@@ -406,10 +407,11 @@ def test_a_network_limited_by_nodes_plays_as_the_uci_engine_or_by_the_rules_of_s
         for _ in range(3):
             search.set_line(line)
             best = search.search(SearchLimits(nodes=60)).best
-            (thought,) = engine.think({1: line})
-            assert best is not None and (thought.move, thought.value) == (best.move, best.q)
-            assert thought.nodes == 60 and self_play.think({1: line})[0].nodes == 60
-            line.push(thought.move)
+            (found,) = engine({1: line})
+            assert best is not None and found.score is not None
+            assert (found.move, found.score.cp) == (line.move_to_text(best.move), centipawns(best.q))
+            assert found.nodes == 60 and self_play({1: line})[0].nodes == 60
+            line.push(best.move)
             line.push(line.legal()[0])
     finally:
         search.close()
@@ -436,10 +438,11 @@ def test_a_network_on_a_clock_is_our_own_engine(chess_net) -> None:
     args = parser.parse_args(
         ["--weights", chess_net, "--against", "random", "--tc", "1+0.1", "--precision", "bf16"]
     )
-    lineup, players = Lineup(args, limit_of(args), 1), players_of(args)
+    lineup = Lineup(args, limit_of(args), 1)
+    players = [lineup.settled(player) for player in players_of(args)]
     assert lineup.game_of(players) == "chess"
-    player = lineup.contestant(players[0])
-    assert isinstance(player, EnginePlayer) and str(player.limit) == "1+0.1"
+    player = players[0]
+    assert lineup.ready(player) == player and str(player.limit) == "1+0.1"
     assert player.command[1:] == (
         *("-m", "alphazero", "uci", "--weights", chess_net),
         *("--device", "auto", "--precision", "bf16"),

@@ -12,8 +12,8 @@ import torch
 from alphazero.cli.main import main
 from alphazero.cli.playing.rate import Rater
 from alphazero.games.registry import get_spec, read_game
-from alphazero.measure import rating as ladder
-from alphazero.measure.rating import Rung, find_rungs, read_ladder
+from alphazero.measure import ladder
+from alphazero.measure.ladder import published_ladder, read_ladder
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint, TrainingState, save
 from alphazero.settings.load import Config, to_table
@@ -22,10 +22,10 @@ from tests.support.evaluation.small_nets import write_small_net
 from tests.support.paths import SUPPORT
 
 RUNGS = [
-    Rung("random", "random", 0.0),
-    Rung("half", "weights", 150.0, nodes=2, file="net.pt", random_share=0.5),
-    Rung("whole", "weights", 300.0, nodes=2, file="net.pt"),
-    Rung("fish", "stockfish", 600.0, nodes=1),
+    {"name": "random", "kind": "random", "rating": 0.0},
+    {"name": "half", "kind": "weights", "rating": 150.0, "nodes": 2, "file": "net.pt", "random_share": 0.5},
+    {"name": "whole", "kind": "weights", "rating": 300.0, "nodes": 2, "file": "net.pt"},
+    {"name": "fish", "kind": "stockfish", "rating": 600.0, "nodes": 1},
 ]
 QUICK = ["--games", "8", "--width", "10", "--simulations", "2", "--seed", "3"]
 
@@ -119,8 +119,9 @@ def test_what_the_machine_lacks_is_left_out_and_said(tmp_path, monkeypatch) -> N
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(ladder, "GAMES", str(tmp_path))
     monkeypatch.setenv("ALPHAZERO_LADDER", str(tmp_path / "nets"))
-    found, lines = find_rungs(RUNGS, None)
-    assert [rung.name for rung in found] == ["random"]
+    monkeypatch.setattr(ladder, "read_ladder", lambda: RUNGS)
+    found, lines = published_ladder(None)
+    assert [rung.player.name for rung in found.rungs] == ["random"]
     assert lines == [
         f"the ladder lacks net.pt: not found in {tmp_path / 'nets'} (--ladder DIR)",
         "the ladder lacks Stockfish: no program `stockfish` on PATH",
@@ -191,11 +192,11 @@ def test_the_ladder_of_a_game_is_played_once_and_continues_after_an_interruption
     played: list[tuple[str, int]] = []
     play = Rater._play
 
-    def counting(self, players, other, first, pairs, shown):
+    def counting(self, shown, player, other, first, pairs):
         if len(played) == 2:
             raise KeyboardInterrupt
-        played.append((players[0].name, first))
-        return play(self, players, other, first, pairs, shown)
+        played.append((player.name, first))
+        return play(self, shown, player, other, first, pairs)
 
     with monkeypatch.context() as patch:
         patch.setattr(Rater, "_play", counting)
@@ -204,7 +205,7 @@ def test_the_ladder_of_a_game_is_played_once_and_continues_after_an_interruption
     assert played == [("mcts-16", 0), ("mcts-16", 8)]
     played.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(Rater, "_play", lambda *all: played.append((all[1][0].name, all[3])) or play(*all))
+        patch.setattr(Rater, "_play", lambda *all: played.append((all[2].name, all[4])) or play(*all))
         assert main(argv) == 0
         assert played[:4] == [("mcts-16", 16), ("mcts-64", 0), ("mcts-64", 8), ("mcts-64", 16)]
         first = json.loads(capsys.readouterr().out)
@@ -236,13 +237,12 @@ def test_games_of_the_core_and_of_openspiel_have_a_ladder_too(playouts, game, tm
 
 def test_the_ladder_is_whole() -> None:
     rungs = read_ladder()
-    assert len({rung.name for rung in rungs}) == len(rungs) >= 8
-    assert [rung.rating for rung in rungs] == sorted(rung.rating for rung in rungs)
-    assert {rung.name: rung.rating for rung in rungs}["maia-1100"] == 1100
-    assert rungs[0].name == "random"
+    ratings = {rung["name"]: rung["rating"] for rung in rungs}
+    assert len(ratings) == len(rungs) >= 8 and ratings["maia-1100"] == 1100
+    assert list(ratings.values()) == sorted(ratings.values()) and rungs[0]["name"] == "random"
     for rung in rungs:
-        assert (rung.nodes > 0) == (rung.kind in ("weights", "stockfish"))
-        assert bool(rung.file) == (rung.kind == "weights")
+        assert ("nodes" in rung) == (rung["kind"] in ("weights", "stockfish"))
+        assert ("file" in rung) == (rung["kind"] == "weights")
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import json
 
-import alphazero._core as _core
 import pytest
 
+import alphazero._core as _core
 from alphazero.base.text import counted
 from alphazero.cli.main import main
 from alphazero.cli.playing.solve import words_of

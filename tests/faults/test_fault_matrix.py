@@ -183,7 +183,7 @@ def test_a_host_that_is_told_to_end_saves_and_the_job_starts_again(start):
 
 @pytest.mark.slow
 def test_the_second_ctrl_c_ends_all_at_once(start):
-    job = start(step_s=20.0)  # no step ends: the first wish is not answered
+    job = start(step_s=20.0)  # no step ends: the first request is not answered
     job.wait_for_step(0)
     head = str(job.process(job.hosts[0], "fake_head"))
     job.hosts[0].run("kill", "-INT", head)

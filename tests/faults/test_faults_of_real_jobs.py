@@ -65,7 +65,7 @@ def test_a_host_cut_off(job):
     assert error_line(said).startswith("alphazero: error: host2 is lost: ")
 
 
-@pytest.mark.parametrize("part", ["node_agent", "ranks.torchrun"])
+@pytest.mark.parametrize("part", ["node_agent", "node.torchrun"])
 def test_an_agent_killed(job, part: str):
     host = job.hosts[1]
     pid = min(pid for pid, line in host.python_processes().items() if part in line)

@@ -44,9 +44,9 @@ def job(tmp_path: Path, random_store: Path):
 
 
 def below(launcher: subprocess.Popen) -> list[psutil.Process]:
-    """Agent, guard, torchrun, the rank."""
+    """torchrun, the rank."""
     found = psutil.Process(launcher.pid).children(recursive=True)
-    assert len(found) >= 4, found
+    assert len(found) >= 2, found
     return found
 
 

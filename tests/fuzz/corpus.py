@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+
 from alphazero._core import (
     ChessLine,
     ChessPosition,
@@ -19,7 +20,6 @@ from alphazero._core import (
     TicTacToeLine,
     chess_random_playout,
 )
-
 from tests.support.paths import REPOSITORY
 
 # Castling of Chess960, en passant, promotions, pins, ends of games, the most moves.

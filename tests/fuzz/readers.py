@@ -19,8 +19,8 @@ from random import Random
 import numpy as np
 import torch
 import zstandard
-from alphazero._core import SelfPlayGame, TicTacToeLine
 
+from alphazero._core import SelfPlayGame, TicTacToeLine
 from alphazero.base.errors import CheckpointError
 from alphazero.base.records import to_json
 from alphazero.cli.main import main

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from alphazero._core import GameError
-
 from alphazero.base.errors import AlphaZeroError
 
 MIB = 1 << 20

@@ -10,9 +10,10 @@ from concurrent.futures import ProcessPoolExecutor
 
 import chess
 import pytest
-from alphazero._core import ChessPosition, GameError, chess_random_playout
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from alphazero._core import ChessPosition, GameError, chess_random_playout
 
 # Starts whose random games end in all ways the rules know, and promote, castle and capture en passant.
 ENDGAMES = (

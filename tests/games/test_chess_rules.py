@@ -1,6 +1,7 @@
 """Chess rules on positions worked out by hand: FEN, keys, castling, en passant, SAN, UCI, dead positions."""
 
 import pytest
+
 from alphazero._core import ChessLine, ChessPosition, GameError
 
 START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"

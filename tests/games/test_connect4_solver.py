@@ -4,8 +4,9 @@ import random
 import threading
 from pathlib import Path
 
-import alphazero._core as _core
 import pytest
+
+import alphazero._core as _core
 
 SETS = ("Test_L3_R1", "Test_L2_R1", "Test_L2_R2", "Test_L1_R1", "Test_L1_R2", "Test_L1_R3")
 

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import alphazero._core as _core
 import chess
 import numpy as np
 import pytest
 
+import alphazero._core as _core
 from alphazero.base.errors import ConfigError, GameInputError
 from alphazero.games.registry import game_names, get_spec, history_fill, make_line
 from tests.support.games.chess_reference import (

@@ -3,10 +3,10 @@
 import random
 from collections import Counter
 
-import alphazero._core as _core
 import numpy as np
 import pytest
 
+import alphazero._core as _core
 from alphazero.base.errors import GameInputError
 from alphazero.cli.main import main
 from alphazero.games.registry import get_spec, make_line

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import alphazero._core as _core
 import numpy as np
 import pytest
 
+import alphazero._core as _core
 from alphazero.base.errors import RulesError
 from alphazero.data.sampling.loader import Loader, WindowEncoder
 from alphazero.games.outside import rules

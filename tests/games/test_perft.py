@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from alphazero._core import ChessPosition
 
+from alphazero._core import ChessPosition
 from alphazero.cli.main import main
 
 

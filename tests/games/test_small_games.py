@@ -1,10 +1,10 @@
 import random
 from collections import Counter
 
-import alphazero._core as _core
 import numpy as np
 import pytest
 
+import alphazero._core as _core
 from alphazero.base.errors import GameInputError
 from alphazero.games.core_types import Line
 from alphazero.games.registry import get_spec, make_line

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.launch.blame import FirstFailure, RankEnd, first_failure, order_of_blame
+from alphazero.launch.blame import Failure, RankEnd, first_failure, order_of_blame
 from alphazero.run.rank import read_record, write_record
 
 
@@ -31,34 +31,32 @@ def write(directory: Path, rank: int, kind: str, at_s: float, *ranks: int) -> No
 def test_of_the_ranks_of_a_host_the_one_is_blamed_that_did_not_miss_another(tmp_path, kinds, first):
     for rank, (kind, at_s) in kinds.items():
         write(tmp_path, rank, kind, at_s, 7)
-    found_end, found = first_failure([end(rank, 1) for rank in kinds], tmp_path)
-    assert found_end.rank == found.rank == first
-    assert (found.kind, found.text, found.at_s) == (kinds[first][0], f"of {first}", kinds[first][1])
+    found = first_failure([end(rank, 1) for rank in kinds], tmp_path)
+    assert found.rank == first
+    assert (found.kind, found.cause, found.at) == (kinds[first][0], f"of {first}", kinds[first][1])
     assert found.ranks == (7,)
 
 
 def test_a_killed_rank_leaves_no_account_and_is_blamed_before_those_that_do(tmp_path: Path):
     write(tmp_path, 0, "config", 100.0)
     ends = [end(0, 2), end(1, -9), end(2, -15), end(3, -6)]
-    _, found = first_failure(ends, tmp_path)
-    assert (found.rank, found.kind, found.text, found.at_s) == (1, "signal", "", None)
+    found = first_failure(ends, tmp_path)
+    assert (found.rank, found.kind, found.cause, found.at) == (1, "signal", "", 0.0)
     assert found.fate == "(pid 1001) was killed by SIGKILL: perhaps out of memory, see dmesg"
-    assert first_failure([ends[0], *ends[2:]], tmp_path)[1].rank == 0
+    assert first_failure([ends[0], *ends[2:]], tmp_path).rank == 0
 
 
 def test_without_accounts_the_exit_status_tells_what_it_can():
-    assert first_failure([end(0, 1), end(1, 2)], None)[1].kind == "input"
-    assert first_failure([end(0, 1), end(1, 3)], None)[1].kind == "training"
-    assert first_failure([end(0, 7)], None)[1] == FirstFailure(
-        0, "(pid 1000) ended with exit status 7", "", (), "", None
-    )
+    assert first_failure([end(0, 1), end(1, 2)], None).kind == "input"
+    assert first_failure([end(0, 1), end(1, 3)], None).kind == "training"
+    assert first_failure([end(0, 7)], None) == Failure("", 0, "(pid 1000) ended with exit status 7", status=7)
     assert (end(0, -9).status, end(0, 7).status) == (137, 7)
 
 
 def test_what_a_launcher_says_arrives(tmp_path: Path):
-    said = FirstFailure(3, "ended", "launch", (1, 2), "text", 5.5)
+    said = Failure("", 3, "ended", "text", "", 1, "launch", (1, 2), 5.5)
     write_record(tmp_path / "failure.json", said)
-    assert read_record(FirstFailure, tmp_path / "failure.json") == said
+    assert read_record(Failure, tmp_path / "failure.json") == said
     assert list(tmp_path.iterdir()) == [tmp_path / "failure.json"]
 
 

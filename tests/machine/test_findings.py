@@ -61,7 +61,7 @@ def test_a_file_changes_what_it_names_and_leaves_the_rest(tmp_path: Path):
         ("[host]\nload_per_core_warn = 1\n[collective]\nload_per_core_warn = 1\n", 4, "no such threshold"),
         ('[gpu]\ntemperature_c_warn = "hot"\n', 2, "temperature_c_warn: 'hot': expected a whole number"),
         ("[gpu]\ntemperature_c_warn = 84.5\n", 2, "84.5: expected a whole number of at least 0"),
-        ("[gpu]\nwants_ecc = 1\n", 2, "wants_ecc: 1: expected true or false"),
+        ("[host]\nwants_synchronised_clock = 1\n", 2, "clock: 1: expected true or false"),
         ("[gpu]\ntemperature_c_warn = true\n", 2, "True: expected a whole number"),
         ("[collective]\nstage_timeout_s = -1\n", 2, "-1: expected a number of at least 0"),
         ("[collective]\nstage_timeout_s = inf\n", 2, "inf: expected a number"),

@@ -84,20 +84,6 @@ def watching(gpus):
     return start
 
 
-def test_figures_have_names_for_tensorboard_and_values_of_the_devices(gpus, watching):
-    gpus.are(ONE + "gpu GPU-bb\npower_mw !3\n")
-    with watching() as job:
-        figures = job.until(lambda line: line[0] == "figures")[1]
-        job.end()
-    assert figures["gpu0/temperature_c"] == 41
-    assert figures["gpu0/power_w"] == 75.5
-    assert figures["gpu1/utilisation_percent"] == 7
-    assert figures["gpu1/memory_used_gib"] == pytest.approx(100 / 1024)
-    assert "gpu1/power_w" not in figures
-    assert figures["host/memory_available_gib"] > 0
-    assert job.said() == []
-
-
 def test_the_use_of_gpus_is_read_often_between_two_looks(gpus, watching):
     gpus.are(ONE + "utilisation 20\n")
     with watching(interval_s=3600, fault="usage") as job:
@@ -113,12 +99,14 @@ def test_the_use_of_gpus_is_read_often_between_two_looks(gpus, watching):
     assert [kind for kind, _ in job.heard].count("figures") == 1
 
 
-def test_a_cpu_job_has_figures_of_the_host_alone(gpus, watching):
+def test_figures_are_those_of_the_host(gpus, watching):
     gpus.are(ONE)
     with watching(device="cpu") as job:
         figures = job.until(lambda line: line[0] == "figures")[1]
         job.end()
     assert {name.partition("/")[0] for name in figures} == {"host"}
+    assert figures["host/memory_available_gib"] > 0
+    assert job.said() == []
 
 
 def test_a_fault_is_said_once_with_host_and_uuid_and_a_new_one_when_it_comes(gpus, watching):
@@ -150,7 +138,7 @@ def test_an_xid_is_said_at_once_and_not_at_the_next_look(gpus, watching):
         assert job.end() < 5
     bus, program = job.said()
     assert bus.startswith("health fail: ")
-    assert "gpu1 (GPU-bb): xid_79 = 79: the device has fallen off the bus" in bus
+    assert "gpu1 (GPU-bb): xid_79 = 79: " in bus
     assert program.startswith("health warn: ")
     assert "gpu0 (GPU-aa): xid_31" in program
 

@@ -5,13 +5,11 @@ import pytest
 
 from alphazero.measure.elo import MatchScore
 from alphazero.measure.rating import PAIRS_AT_ONCE, Rung, estimate, rate
+from alphazero.play.matches.players import Player
 from tests.measure.test_bradley_terry import played
 
 LADDER = [
-    Rung("low", "random", 0.0),
-    Rung("middle", "random", 500.0),
-    Rung("high", "random", 1000.0),
-    Rung("top", "random", 1500.0),
+    Rung(Player(name), rating) for name, rating in zip("abcd", (0.0, 500.0, 1000.0, 1500.0), strict=True)
 ]
 
 

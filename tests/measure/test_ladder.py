@@ -10,7 +10,7 @@ import pytest
 
 from alphazero.measure.elo import MatchScore
 from alphazero.measure.ladder import PAIRS, SIMULATIONS, EstimatedLadder, Ladder
-from alphazero.measure.rating import Rung
+from alphazero.play.matches.players import Player
 from tests.measure.test_bradley_terry import played
 
 GAME = "openspiel:hex(board_size=3)"
@@ -25,7 +25,7 @@ class Match:
         self.calls: list[tuple[str, str, int, int]] = []
         self.fails_at = fails_at
 
-    def __call__(self, high: Rung, low: Rung, first: int, pairs: int) -> MatchScore:
+    def __call__(self, high: Player, low: Player, first: int, pairs: int) -> MatchScore:
         if len(self.calls) == self.fails_at:
             raise KeyboardInterrupt
         self.calls.append((high.name, low.name, first, pairs))
@@ -48,16 +48,16 @@ def test_rungs_are_found_where_they_are_with_random_play_at_zero(tmp_path: Path)
     errors = []
     for seed in range(20):
         ladder = estimated(Match(seed), tmp_path / str(seed))
-        assert [rung.name for rung in ladder.rungs] == list(TRUE) and ladder.rungs[0].rating == 0.0
+        assert [rung.player.name for rung in ladder.rungs] == list(TRUE) and ladder.rungs[0].rating == 0.0
         assert "random play is 0 by definition" in ladder.scale
-        errors.append([rung.rating - TRUE[rung.name] for rung in ladder.rungs[1:]])
+        errors.append([rung.rating - TRUE[rung.player.name] for rung in ladder.rungs[1:]])
     # The standard error of 48 games is some 50 Elo a step: 125 over all six, and of the mean a fifth of it.
     assert np.abs(np.mean(errors, axis=0)).max() < 80
     assert np.std(errors, axis=0)[-1] < 200
 
 
 def test_who_wins_every_game_has_a_finite_rating_far_above(tmp_path: Path) -> None:
-    def play(high: Rung, low: Rung, first: int, pairs: int) -> MatchScore:
+    def play(high: Player, low: Player, first: int, pairs: int) -> MatchScore:
         if low.name == "random":
             return MatchScore(2 * pairs, 0, 0, (0, 0, 0, 0, pairs))
         return MatchScore(0, 2 * pairs, 0, (0, 0, pairs, 0, 0))

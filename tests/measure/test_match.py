@@ -2,10 +2,10 @@
 
 from alphazero.measure.elo import MatchScore, Sprt
 from alphazero.measure.match import Scoreboard, play_match
-from alphazero.play.matches.conduct import Conditions, Conductor
-from alphazero.play.matches.game import Adjudication, FinishedGame, games_of
+from alphazero.play.matches.game import FinishedGame, pairings_of
+from alphazero.play.matches.match import Arena, MatchPlan
 from alphazero.play.matches.openings import Opening, random_openings
-from alphazero.play.matches.players import InProcess, Player, random_player, without_values
+from alphazero.play.matches.players import ChooseMoves, Player, decisions_of, random_player
 
 
 def first_legal(lines):
@@ -60,7 +60,9 @@ def test_a_long_game_is_drawn() -> None:
     assert score == MatchScore(0, 4, 0, (0, 0, 2, 0, 0))
 
 
-def played_until_decided(first: Player, second: Player, openings: list[Opening], test: Sprt) -> MatchScore:
+def played_until_decided(
+    first: ChooseMoves, second: ChooseMoves, openings: list[Opening], test: Sprt
+) -> MatchScore:
     """A match of 64 games at a time until the test is decided."""
     board = Scoreboard()
 
@@ -68,9 +70,10 @@ def played_until_decided(first: Player, second: Player, openings: list[Opening],
         board.add(over)
         return test.decide(board.in_order(0, 1).pairs) == "continue"
 
-    players = [InProcess("first", without_values(first)), InProcess("second", without_values(second))]
-    conditions = Conditions("connect4", Adjudication(), lanes=64)
-    Conductor(players, conditions, engines=None, on_game=on_game).play(games_of([(0, 1)], openings))
+    players = (Player("first", decide=decisions_of(first)), Player("second", decide=decisions_of(second)))
+    with Arena() as arena:
+        plan = MatchPlan("connect4", players, tuple(pairings_of(2, openings)), lanes=64)
+        arena.play(plan, on_game, print)
     return board.in_order(0, 1)
 
 

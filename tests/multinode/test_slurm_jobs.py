@@ -162,7 +162,7 @@ def scancel(*options: str) -> Callable[[SlurmCluster], None]:
 
 
 def assert_stopped(slurm: SlurmCluster, directory: Path, job: Job, expected: int) -> None:
-    """Ended with a checkpoint of the step in which the wish came; nothing runs any more."""
+    """Ended with a checkpoint of the step in which the request came; nothing runs any more."""
     status, _ = job.end()
     slurm.wait_until_free()
     said = job.output.read_text()

@@ -2,10 +2,10 @@
 
 import functools
 
-import alphazero._core as _core
 import pytest
 import torch
 
+import alphazero._core as _core
 from alphazero.base.errors import ConfigError
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.play import lanes as games

@@ -3,11 +3,11 @@
 import struct
 from itertools import pairwise
 
-import alphazero._core as _core
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.play import lanes as games
 from alphazero.play.search_settings import self_play_settings

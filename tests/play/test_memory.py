@@ -6,10 +6,10 @@ The bound is on a line fitted to the resident memory after each stretch of moves
 import os
 from pathlib import Path
 
-import alphazero._core as _core
 import numpy as np
 import pytest
 
+import alphazero._core as _core
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_lane
 from alphazero.search.batched import run_pool

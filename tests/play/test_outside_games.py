@@ -8,10 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import alphazero._core as _core
 import numpy as np
 import pytest
 
+import alphazero._core as _core
 from alphazero.base.errors import RulesError
 from alphazero.cli.main import main
 from alphazero.data.sampling.loader import WindowEncoder

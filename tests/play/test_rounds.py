@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-import alphazero._core as _core
 import pytest
 
+import alphazero._core as _core
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import Played, lanes_of, new_cache, new_lane, play
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig

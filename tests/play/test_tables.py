@@ -3,11 +3,11 @@
 import shutil
 from pathlib import Path
 
-import alphazero._core as _core
 import chess
 import chess.syzygy
 import pytest
 
+import alphazero._core as _core
 from alphazero.base.errors import ConfigError, DataError
 from alphazero.cli.main import main
 from alphazero.games.registry import make_line

@@ -1,9 +1,9 @@
 """Self-play: games are functions of their lane and number, by the rules, and as the settings say."""
 
-import alphazero._core as _core
 import numpy as np
 import pytest
 
+import alphazero._core as _core
 from alphazero.games.registry import make_line
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import lanes_of, new_lane, play

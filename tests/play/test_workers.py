@@ -43,13 +43,9 @@ def test_without_a_gpu_processes_share_the_cores_and_there_are_no_more_than_core
     assert places(3) == [Place("cpu", {"OMP_NUM_THREADS": "1"})] * 3
     assert places(2, OMP_NUM_THREADS="4") == [Place("cpu", {"OMP_NUM_THREADS": "4"})] * 2
     assert places(-1) == []
-    with pytest.raises(
-        LaunchError, match=r"^--gpus 5: this machine has no NVIDIA device in use and 4 cores; "
-    ):
+    with pytest.raises(LaunchError, match=r"^--gpus 5: .* 4 cores"):
         places(5)
-    with pytest.raises(
-        LaunchError, match=r"^--device cuda: expected an NVIDIA device, there is none on box$"
-    ):
+    with pytest.raises(LaunchError, match=r"^--device cuda: expected an NVIDIA device; box "):
         places(2, device="cuda")
 
 
@@ -63,7 +59,7 @@ def test_each_process_sees_one_gpu_of_those_that_are_visible():
     two = places(2, GPUS, CUDA_VISIBLE_DEVICES="3,1,0")
     assert [place.variables["CUDA_VISIBLE_DEVICES"] for place in two] == ["3", "1"]
     assert "CUDA_DEVICE_ORDER" not in two[0].variables
-    with pytest.raises(LaunchError, match=r"^--gpus 5: this machine has 4 NVIDIA devices; expected at most"):
+    with pytest.raises(LaunchError, match=r"^--gpus 5: .* 4 NVIDIA devices"):
         places(5, GPUS)
 
 
@@ -83,7 +79,7 @@ def connected(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_worker_gets_the_arguments_does_tasks_until_it_is_to_stop_and_says_when_each_is_done(connected):
     connected.send_bytes(b'{"out": {"path": "a/b"}, "seconds": Infinity, "player": [["x=1"]], "gpus": null}')
-    for message in (b"task\none", b"task\ntwo", b"stop\n"):
+    for message in (b"one", b"two", b""):
         connected.send_bytes(message)
     seen: list[object] = []
 
@@ -128,8 +124,7 @@ def test_a_worker_that_cannot_start_is_named(capfd: pytest.CaptureFixture[str]):
         ),
         workers,
     ):
-        workers.ask(["", ""])
-        list(workers.replies())
+        list(workers.replies(["{}", "{}"]))
     assert "no-such-command" in capfd.readouterr().err
 
 
@@ -141,6 +136,5 @@ def test_a_worker_that_has_failed_before_its_task_says_why():
         deadline = time.monotonic() + 60
         while child.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
             time.sleep(0.05)
-        workers.ask(["{}"])
         with pytest.raises(ConfigError, match="no-such-preset"):
-            list(workers.replies())
+            list(workers.replies(["{}"]))

@@ -7,7 +7,7 @@ import pytest
 from alphazero.base.errors import ConfigError, DivergedRanksError, LaunchError, LostConnectionError
 from alphazero.cli.command_table import COMMANDS, CommandEntry
 from alphazero.cli.main import main
-from alphazero.launch.blame import FirstFailure, read_failure
+from alphazero.launch.blame import Failure, read_failure
 from alphazero.run.rank import OUTPUT_VARIABLE, RankFailure, note_failure, read_record
 
 
@@ -75,7 +75,7 @@ def test_without_an_agent_and_for_a_rank_that_ends_by_itself_there_is_no_account
 def test_an_account_that_cannot_be_read_is_none(tmp_path: Path, text: str):
     (tmp_path / "0.failure.json").write_text(text)
     assert read_failure(tmp_path, 0) is None
-    assert read_record(FirstFailure, tmp_path / "0.failure.json") is None
+    assert read_record(Failure, tmp_path / "0.failure.json") is None
 
 
 def test_the_command_leaves_an_account_of_what_it_shows(tmp_path, monkeypatch, capsys):

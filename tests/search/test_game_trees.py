@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import alphazero._core as _core
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+import alphazero._core as _core
 from alphazero.games.core_types import Line
 from alphazero.games.registry import get_game, make_line
 from alphazero.search.game_trees import Forest, GameTrees, Growth

@@ -3,11 +3,11 @@
 import time
 from dataclasses import replace
 
-import alphazero._core as _core
 import chess
 import numpy as np
 import pytest
 
+import alphazero._core as _core
 from alphazero.games.registry import game_names, make_line
 from alphazero.search.tree_search import SearchLimits, Snapshot, TreeSearch, TreeSettings
 from tests.support.games.mates import forces_mate

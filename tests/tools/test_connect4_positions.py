@@ -4,9 +4,9 @@ import random
 from itertools import islice
 from pathlib import Path
 
-import alphazero._core as _core
 import pytest
 
+import alphazero._core as _core
 from alphazero.measure.truth import connect4 as solved
 from alphazero.measure.truth.connect4 import (
     CLASSES,

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-import alphazero._core as _core
 import numpy as np
 import pytest
 
+import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.data.store.games import games_of
 from alphazero.data.store.growing import GrowingStore

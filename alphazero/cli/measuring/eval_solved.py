@@ -249,8 +249,7 @@ MORE, RESULT = "more", "result"
 
 def results_of(workers: Workers, tasks: Sequence[object], shown: Work) -> Iterator[Reply]:
     """The result of each worker's task, with their progress shown."""
-    workers.ask([records.to_json(task) for task in tasks])
-    for reply in workers.replies():
+    for reply in workers.replies([records.to_json(task) for task in tasks]):
         if reply.kind == MORE:
             shown.done += int(reply.content)
         else:
@@ -284,7 +283,7 @@ def dealt_choices(workers: Workers, network: int, shown: Work) -> Choices:
 def work(args: argparse.Namespace, worker: Worker) -> None:
     """A worker's side of dealt_choices."""
     sets, device = read_sets(args.solved_sets or ()), device_of(args.device)
-    own: dict[str, players.Player] = {}
+    own: dict[str, players.ChooseMoves] = {}
     network: int | None = None
     for task in worker.tasks():
         share = records.from_json(ChoiceShare, task)
@@ -333,7 +332,7 @@ def player_names(args: argparse.Namespace) -> dict[str, bool | None]:
 
 def network_players(
     args: argparse.Namespace, name: str, device: torch.device, more: Callable[[int], None]
-) -> dict[str, players.Player]:
+) -> dict[str, players.ChooseMoves]:
     """players_of the network of this name. Raises ConfigError and WeightsError."""
     from alphazero.network.weights.open_network import open_network
 
@@ -346,12 +345,12 @@ def network_players(
 
 def players_of(
     args: argparse.Namespace, network: AlphaZeroNet, device: torch.device, more: Callable[[int], None]
-) -> dict[str, players.Player]:
+) -> dict[str, players.ChooseMoves]:
     """The players of player_names; more gets simulations as they are made. Raises ConfigError."""
     from alphazero.network.inference.evaluator import NetworkEvaluator
 
     evaluator = NetworkEvaluator(network, device, args.precision, args.batch_size)
-    found: dict[str, players.Player] = {}
+    found: dict[str, players.ChooseMoves] = {}
     cache = _core.EvaluationCache(CACHE_BYTES)  # shared by the searches, which meet the same positions
     for title, proofs in player_names(args).items():
         if proofs is None:
@@ -370,7 +369,7 @@ def watched_search(
     settings: _core.SearchSettings,
     cache: _core.EvaluationCache,
     more: Callable[[int], None],
-) -> players.Player:
+) -> players.ChooseMoves:
     """A search whose simulations go to `more`, in the end all of them even where proofs saved some."""
     import torch
 

@@ -25,7 +25,7 @@ from alphazero.show.console import showing
 
 if TYPE_CHECKING:
     from alphazero.measure.puzzles import Choose, Puzzle
-    from alphazero.play.matches.players import Player
+    from alphazero.play.matches.players import ChooseMoves
     from alphazero.search.game_trees import GameTrees
 
 CHESS = "chess"
@@ -75,7 +75,7 @@ class Solver:
     """A network: its likeliest move, and its search where one is asked for, with what that evaluates."""
 
     name: str
-    alone: Player
+    alone: ChooseMoves
     trees: GameTrees | None
     meter: Meter
 

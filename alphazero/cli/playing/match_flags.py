@@ -16,13 +16,11 @@ from alphazero.cli.flags import (
     add_weights_flag,
 )
 from alphazero.cli.playing.players import ENGINE, MOST_BATCH, RULES, key_values
-from alphazero.games.notation import CHESS
 from alphazero.games.registry import get_game
-from alphazero.games.tablebases import Tablebases
 from alphazero.play.matches import openings
-from alphazero.play.matches.conduct import SYZYGY
-from alphazero.play.matches.game import TOURNAMENTS, Adjudication, DrawRule, ResignRule
-from alphazero.play.matches.limits import MARGIN_S, MOST_CLOCK_S, Limit, TimeControl
+from alphazero.play.matches.game import Adjudication, DrawRule, ResignRule
+from alphazero.play.matches.limits import MARGIN_S, MOST_CLOCK_S, Limit, TimeControl, whole_number
+from alphazero.play.matches.match import ENGINE_TIMEOUT_S, SYZYGY
 from alphazero.settings.flags import count, number, seed, whole
 from alphazero.settings.self_play import MOST_GAMES, MOST_PLIES, MOST_SIMULATIONS, MOST_UNITS, SearchConfig
 
@@ -30,6 +28,7 @@ BALANCED = "balanced"
 RANDOM_PLIES = 4  # of games without a book
 MOST_CONCURRENCY = 1024
 MOST_CENTIPAWNS = 100_000
+ROUND_ROBIN, GAUNTLET = "round-robin", "gauntlet"
 
 
 def add_match_flags(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +70,9 @@ def _add_players(parser: argparse.ArgumentParser) -> None:
         "depth=, tc=, st=, timemargin=; random=SHARE of its moves drawn at random",
     )
     group.add_argument(
-        "--tournament", choices=TOURNAMENTS, help="all against each other, or the first against all others"
+        "--tournament",
+        choices=(ROUND_ROBIN, GAUNTLET),
+        help="all against each other, or the first against all others",
     )
 
 
@@ -148,7 +149,7 @@ def _add_game_flags(parser: argparse.ArgumentParser) -> None:
         "--engine-timeout",
         number(0.1, MOST_CLOCK_S),
         "seconds after which an engine without a clock forfeits",
-        120.0,
+        ENGINE_TIMEOUT_S,
         metavar="S",
     )
 
@@ -206,39 +207,24 @@ def rules_of(args: argparse.Namespace) -> Adjudication:
     """When games end early. Raises ConfigError."""
     draw = resign = None
     if args.draw:
-        draw = DrawRule(**_numbers(args.draw, "--draw", ("movenumber", "movecount", "score")))
+        draw = DrawRule(**_numbers(args.draw, "--draw", "movenumber", "movecount", "score"))
     if args.resign:
-        words = [word for word in args.resign if not word.startswith("twosided=")]
-        twosided = key_values([word for word in args.resign if word not in words], ("twosided",), "--resign")
-        value = twosided.get("twosided", "false")
+        twosided = [word for word in args.resign if word.startswith("twosided=")]
+        words = [word for word in args.resign if word not in twosided]
+        value = key_values(twosided, ("twosided",), "--resign").get("twosided", "false")
         if value not in ("true", "false"):
             raise ConfigError(f"--resign twosided={quoted(value)}: expected true or false")
-        resign = ResignRule(**_numbers(words, "--resign", ("movecount", "score")), twosided=value == "true")
+        resign = ResignRule(**_numbers(words, "--resign", "movecount", "score"), twosided=value == "true")
     return Adjudication(draw, resign, 2 * args.maxmoves, args.syzygy)
 
 
-def _numbers(words: list[str], flag: str, names: tuple[str, ...]) -> dict[str, int]:
+def _numbers(words: list[str], flag: str, *names: str) -> dict[str, int]:
     values = key_values(words, names, flag)
-    missing = [name for name in names if name not in values]
-    if missing:
+    if missing := [name for name in names if name not in values]:
         raise ConfigError(f"{flag} {' '.join(words)}: expected {missing[0]}= as well")
-    read = whole(0, MOST_CENTIPAWNS)
-    numbers_of = {}
-    for name, value in values.items():
-        try:
-            numbers_of[name] = read(value)
-        except argparse.ArgumentTypeError as error:
-            raise ConfigError(f"{flag} {name}={error}") from error
-    return numbers_of
-
-
-def tables_of(args: argparse.Namespace, game: str) -> Tablebases | None:
-    """The tables of --syzygy, None without it. Raises ConfigError and DataError."""
-    if not args.syzygy:
-        return None
-    if game != CHESS:
-        raise ConfigError(f"{SYZYGY} {args.syzygy}: tablebases are of chess; this is {game}")
-    return Tablebases(args.syzygy, SYZYGY)
+    return {
+        name: whole_number(value, f"{flag} {name}=", 0, MOST_CENTIPAWNS) for name, value in values.items()
+    }
 
 
 def openings_of(args: argparse.Namespace, game: str) -> list[openings.Opening]:

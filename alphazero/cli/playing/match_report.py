@@ -15,8 +15,8 @@ from alphazero.measure.match import Scoreboard
 from alphazero.measure.rating import Rating, ratings
 from alphazero.play.matches.game import Ending, FinishedGame
 from alphazero.play.matches.limits import clock_text
-from alphazero.play.matches.pgn import RESULTS
-from alphazero.play.matches.stage import Stage
+from alphazero.play.matches.match import Arena
+from alphazero.play.matches.record import RESULTS
 from alphazero.search.metered import Speed
 
 
@@ -33,7 +33,7 @@ class MatchReport:
     ) -> None:
         """games: of the whole match. interval: pairs between two lines of the score. before: games played."""
         self.board = Scoreboard()
-        self.stage: Stage | None = None  # whose speed the result shows
+        self.arena: Arena | None = None  # whose speed the result shows
         self._names = names
         self._games = games
         self._test = test
@@ -153,7 +153,7 @@ class MatchReport:
     def _speed(self) -> Speed | None:
         """Of the games played now."""
         played = self.board.games - self._before
-        return Speed.of(played, self.stage.efforts) if self.stage is not None and played else None
+        return Speed.of(played, self.arena.efforts) if self.arena is not None and played else None
 
     def _ratings(self) -> list[Rating]:
         return ratings(len(self._names), {met: self.board.score(*met) for met in self.board.met})

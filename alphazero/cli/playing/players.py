@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,93 +18,97 @@ from alphazero.base.files import sha256_of
 from alphazero.base.section import flag_of, values_of_flags
 from alphazero.base.text import one_of, quoted, shortened
 from alphazero.cli.flags import device_of, make_solver
+from alphazero.games.notation import CHESS
 from alphazero.machine.environment import START
-from alphazero.play.matches.game import CHESS
 from alphazero.play.matches.limits import Limit, TimeControl, seconds, whole_number
 from alphazero.play.matches.players import (
     SOLVED_GAME,
-    Contestant,
-    EnginePlayer,
-    InProcess,
-    PlayerWords,
-    Thinker,
-    engine_thinker,
+    Decide,
+    Player,
+    decisions_of,
+    engine_decisions,
     engine_trees,
     mcts_player,
-    random_player,
-    solver_thinker,
-    without_values,
+    search_decisions,
+    solver_decisions,
 )
 from alphazero.search.metered import Meter, MeteredEvaluator
 from alphazero.settings.load import Config, load_config
 from alphazero.settings.self_play import SearchConfig
 
-RANDOM = "random"
-SOLVER = "solver"
-MCTS = "mcts"  # tree search with random playouts
-ENGINE = "engine"
-SELF_PLAY = "selfplay"
+if TYPE_CHECKING:
+    import torch
+
+    from alphazero.network.model.resnet import AlphaZeroNet
+
+RANDOM, SOLVER, MCTS = "random", "solver", "mcts"  # mcts: tree search with random playouts
+ENGINE, SELF_PLAY = "engine", "selfplay"
 RULES = (ENGINE, SELF_PLAY)
-KEYS = (
-    "name",
-    "cmd",
-    "args",
-    "dir",
-    "weights",
-    "rules",
-    "proto",
-    "nodes",
-    "depth",
-    "tc",
-    "st",
-    "timemargin",
-    "random",
-)
+LIMITS = ("nodes", "depth", "tc", "st", "timemargin")
+KEYS = ("name", "cmd", "args", "dir", "weights", "rules", "proto", "random", *LIMITS)
 OPTION = "option."
-# Settings of [search] for the games of self-play alone.
-OF_SELF_PLAY = {"noise_epsilon", "dirichlet_alpha", "forced_playouts"}
 
 
-def read_player(words: Sequence[str], flag: str) -> PlayerWords:
+def read_player(words: Sequence[str], flag: str) -> Player:
     """A player from its words, or from one text of several. Raises ConfigError."""
     if len(words) == 1 and "=" in words[0] and not Path(words[0]).exists():
         words = _split(words[0], flag)
     bare = "" if not words or _is_pair(words[0]) else words[0]
     values, options = _pairs(words[1:] if bare else words, flag)
-    name = values.get("name")
+    name, cmd = values.get("name"), values.get("cmd", "")
     if name is not None and not (name and name.isprintable()):
         raise ConfigError(
             f"{flag} name={quoted(name)}: expected a name on one line, without control characters"
         )
-    given = name or bare or values.get("cmd", values.get("weights", ""))
-    place = shortened(f"{flag} {given}".rstrip())
-    kinds = [kind for kind in (bare, values.get("cmd"), values.get("weights")) if kind]
-    if len(kinds) != 1:
+    weights = values.get("weights", "")
+    place = shortened(f"{flag} {name or bare or cmd or weights}".rstrip())
+    if [bool(bare), bool(cmd), bool(weights)].count(True) != 1:
         raise ConfigError(f"{place}: expected one of cmd=PROGRAM, weights=W, {RANDOM}, {SOLVER} and {MCTS}")
-    random = values.get("random", "0")
-    if (share := seconds(random, f"{place}, random=")) > 1:
-        raise ConfigError(f"{place}, random={quoted(random)}: expected a share from 0 to 1")
-    limit = _limit(values, place)
-    if "cmd" in values:
-        command = (*_command(values["cmd"], place), *_split(values.get("args", ""), f"{place}, args="))
-        name = name or Path(command[0]).name
+    if (share := seconds(values.get("random", "0"), f"{place}, random=")) > 1:
+        raise ConfigError(f"{place}, random={quoted(values['random'])}: expected a share from 0 to 1")
+    player = Player(name or "", flag=place, limit=_limit(values, place), random_share=share)
+    if cmd:
+        command = [cmd] if Path(cmd).is_file() else _split(cmd, f"{place}, cmd=")
+        if not command:
+            raise ConfigError(f"{place}, cmd=: expected a program")
         directory = values.get("dir", "")
         if directory and not Path(directory).is_dir():
             raise ConfigError(f"{place}, dir={quoted(directory)}: expected a directory")
-        return PlayerWords(place, "engine", name, "", command, directory, options, limit, share)
-    of_engines = [key for key in ("args", "dir") if key in values] + [OPTION + name for name in options]
-    if of_engines:
+        command += _split(values.get("args", ""), f"{place}, args=")
+        return replace(
+            player,
+            name=name or Path(command[0]).name,
+            kind="engine",
+            command=tuple(command),
+            directory=directory,
+            options=options,
+        )
+    if of_engines := [key for key in ("args", "dir") if key in values] + [OPTION + key for key in options]:
         raise ConfigError(f"{place}, {of_engines[0]}: expected only with cmd=PROGRAM")
     kind = bare if bare in (RANDOM, SOLVER, MCTS) else "weights"
-    rules = values.get("rules", "")
+    rules, weights = values.get("rules", ""), weights or bare
     if rules and (kind != "weights" or rules not in RULES):
         raise ConfigError(f"{place}, rules={quoted(rules)}: expected {ENGINE} or {SELF_PLAY} with weights")
-    given = values.get("weights", bare)
-    name = name or given.rstrip("/")
-    return PlayerWords(place, kind, name, given, limit=limit, random_share=share, rules=rules)
+    name = name or weights.rstrip("/")
+    return replace(player, name=name, kind=kind, weights=weights if kind == "weights" else "", rules=rules)
 
 
-def with_own_names(players: Sequence[PlayerWords]) -> list[PlayerWords]:
+def _limit(values: dict[str, str], place: str) -> Limit:
+    """Of a player's words, which may name none."""
+    limit = Limit(
+        nodes=whole_number(values["nodes"], f"{place}, nodes=") if "nodes" in values else None,
+        depth=whole_number(values["depth"], f"{place}, depth=") if "depth" in values else None,
+        move_time_s=seconds(values["st"], f"{place}, st=") if "st" in values else None,
+        control=TimeControl.parse(values["tc"], f"{place}, tc=") if "tc" in values else None,
+    )
+    if "timemargin" not in values:
+        return limit
+    if not limit.is_any:
+        raise ConfigError(f"{place}, timemargin=: expected only with tc= or st=")
+    return replace(limit, margin_s=seconds(values["timemargin"], f"{place}, timemargin=", 0.001))
+
+
+def with_own_names(players: Sequence[Player]) -> list[Player]:
     """Names of one line each, equal ones numbered, so that tables and PGN distinguish them."""
     names: list[str] = []
     for player in players:
@@ -139,15 +143,17 @@ def _is_pair(word: str) -> bool:
 
 def _pairs(words: Sequence[str], flag: str) -> tuple[dict[str, str], dict[str, str]]:
     """The keys with their values, and the engine's options with theirs."""
-    options = [word.removeprefix(OPTION) for word in words if word.startswith(OPTION)]
-    split = [option.partition("=") for option in options]
-    for name, equals, _ in split:
-        if not name or not equals:
-            raise ConfigError(f"{flag} {quoted(OPTION + name)}: expected {OPTION}NAME=VALUE")
+    options = {}
+    for word in words:
+        name, equals, value = word.removeprefix(OPTION).partition("=")
+        if word.startswith(OPTION):
+            if not name or not equals:
+                raise ConfigError(f"{flag} {quoted(word)}: expected {OPTION}NAME=VALUE")
+            options[name] = value
     values = key_values([word for word in words if not word.startswith(OPTION)], KEYS, flag)
     if values.get("proto", "uci") != "uci":
         raise ConfigError(f"{flag} proto={quoted(values['proto'])}: expected uci")
-    return values, {name: value for name, _, value in split}
+    return values, options
 
 
 def _split(text: str, flag: str) -> list[str]:
@@ -158,39 +164,22 @@ def _split(text: str, flag: str) -> list[str]:
         raise ConfigError(f"{flag} {quoted(text)}: {error}; expected words, quoted where needed") from error
 
 
-def _command(text: str, place: str) -> list[str]:
-    command = [text] if Path(text).is_file() else _split(text, f"{place}, cmd=")
-    if not command:
-        raise ConfigError(f"{place}, cmd=: expected a program")
-    return command
+def checksums_of(weights: str) -> dict[str, int]:
+    """Of every tensor of a network, in whatever file."""
+    from alphazero.network.weights.open_network import open_weights
+    from alphazero.training.ranks.exchange import checksums
+
+    return checksums(open_weights(weights).state_dict.items())
 
 
-def _limit(values: dict[str, str], place: str) -> Limit | None:
-    limit = Limit(
-        nodes=whole_number(values["nodes"], f"{place}, nodes=") if "nodes" in values else None,
-        depth=whole_number(values["depth"], f"{place}, depth=") if "depth" in values else None,
-        move_time_s=seconds(values["st"], f"{place}, st=") if "st" in values else None,
-        control=TimeControl.parse(values["tc"], f"{place}, tc=") if "tc" in values else None,
-    )
-    if "timemargin" in values:
-        limit = replace(limit, margin_s=seconds(values["timemargin"], f"{place}, timemargin=", 0.001))
-        if not limit.is_any:
-            raise ConfigError(f"{place}, timemargin=: expected only with tc= or st=")
-    return limit if limit.is_any else None
-
-
-if TYPE_CHECKING:
-    import torch
-
-    from alphazero.network.model.resnet import AlphaZeroNet
-    from alphazero.search.game_trees import GameTrees
-
+# Settings of [search] for the games of self-play alone.
+OF_SELF_PLAY = {"noise_epsilon", "dirichlet_alpha", "forced_playouts"}
 SOLVER_TABLE_MIB = 256
 MOST_BATCH = 64  # of positions, unless another is given
 
 
 class Lineup:
-    """Makes the contestants of one match; a network that plays twice is loaded once."""
+    """Makes the players of one command ready; a network that plays twice is loaded once."""
 
     def __init__(self, args: argparse.Namespace, limit: Limit, games: int, *, on_cpu: bool = False) -> None:
         """limit: of players without one. games: side by side. on_cpu: whatever --device."""
@@ -208,138 +197,102 @@ class Lineup:
                 f"--nodes {limit.nodes} and --simulations {flags['simulations']}: expected one of the two"
             )
         named = {"game": args.game_file} if "game_file" in args else {}  # --game: of players without weights
-        self._config: Config = load_config(args.config, {**flags, **named, "noise_epsilon": "0"})
+        self.config: Config = load_config(args.config, {**flags, **named, "noise_epsilon": "0"})
+        self.meter = Meter()  # of all evaluations
         self._args = args
         self._limit = limit
         # Half of the games unless it is given, as they are searched in two groups by turns.
         self._batch_size = args.batch_size or max(1, min(MOST_BATCH, -(-games // 2)))
         self._on_cpu = on_cpu
-        self.meter = Meter()  # of all evaluations
         self._networks: dict[str, AlphaZeroNet] = {}
         self._evaluators: dict[str, MeteredEvaluator] = {}
-        self._checksums: dict[str, dict[str, int]] = {}
+        self.checksums = cache(checksums_of)
 
-    def game_of(self, players: Sequence[PlayerWords]) -> str:
-        """The game of all players. Raises ConfigError where they play different ones."""
-        found: dict[str, PlayerWords] = {}
-        for player in players:
-            game = SOLVED_GAME if player.kind == SOLVER else ""
-            if self.is_program(player):
-                game = CHESS
-            elif player.kind == "weights":
-                game = self._network(player).spec.name
-            if game:
-                found.setdefault(game, player)
-        if len(found) > 1:
-            (game, player), (other, second), *_ = found.items()
-            raise ConfigError(f"{second.place}: plays {other}, {player.name} plays {game}")
-        return next(iter(found), self._config.network.game)
+    def settled(self, player: Player) -> Player:
+        """With the limit and the rules that it plays by, and the program that plays for it.
 
-    def contestant(self, player: PlayerWords) -> Contestant:
-        """The player, ready to play. Raises ConfigError."""
-        limit = self.limit(player)
-        if self.is_program(player):
-            command = player.command or self._uci_command(player)
-            return EnginePlayer(
-                player.name, command, limit, player.directory, player.options, player.random_share
-            )
-        if player.kind == RANDOM:
-            # The match draws all its moves, a function of seed, game and ply.
-            return InProcess(player.name, without_values(random_player(self._args.seed)), random_share=1.0)
-        if player.kind == SOLVER:
-            think = solver_thinker(make_solver(SOLVER_TABLE_MIB))
-            return InProcess(player.name, think, random_share=player.random_share)
-        assert limit.nodes is not None
-        if player.kind == MCTS:
-            think = without_values(mcts_player(limit.nodes, self._args.seed))
-            return InProcess(player.name, think, limit, player.random_share)
-        if (player.rules or self._args.rules) == SELF_PLAY:
-            think = self._search(player, limit.nodes)
-            return InProcess(player.name, think, limit, player.random_share)
-        trees = self._trees(player)
-        return InProcess(
-            player.name, engine_thinker(trees, limit.nodes), limit, player.random_share, trees.leave
-        )
-
-    def limit(self, player: PlayerWords) -> Limit:
-        """Of the player's moves, as results and PGN show it. Raises ConfigError."""
-        given = player.limit or self._limit
-        if player.kind == "engine" and not given.is_any:
+        That is `alphazero uci` for a network by a clock or to a depth. Raises ConfigError.
+        """
+        limit = player.limit if player.limit.is_any else self._limit
+        command = player.command
+        if player.kind == "engine" and not limit.is_any:
             raise ConfigError(
-                f"{player.place}: expected a limit: nodes=, depth=, tc= or st=, "
+                f"{player.flag}: expected a limit: nodes=, depth=, tc= or st=, "
                 "or --nodes, --tc or --movetime for all"
             )
-        if self.is_program(player):
-            return given
-        return Limit(
-            nodes=given.nodes or self._config.search.simulations if player.kind in ("weights", MCTS) else None
-        )
+        if player.kind == "weights" and (limit.is_timed or limit.depth is not None):
+            network = ("--device", self._args.device, "--precision", self._args.precision)
+            command = (sys.executable, START, "uci", "--weights", player.weights, *network)
+        if not command:
+            searches = player.kind in ("weights", MCTS)
+            limit = Limit(nodes=(limit.nodes or self.config.search.simulations) if searches else None)
+        return replace(player, limit=limit, command=command, rules=player.rules or self._args.rules)
 
-    @property
-    def search_text(self) -> str:
-        """The settings of the searches of this match."""
-        return str(self._config.search)
+    def game_of(self, players: Sequence[Player]) -> str:
+        """The game of all players, which are settled. Raises ConfigError where they play different ones."""
+        found: dict[str, Player] = {}
+        for player in players:
+            if player.command:
+                found.setdefault(CHESS, player)
+            elif player.kind == SOLVER:
+                found.setdefault(SOLVED_GAME, player)
+            elif player.kind == "weights":
+                found.setdefault(self._network(player).spec.name, player)
+        if len(found) > 1:
+            (game, player), (other, second), *_ = found.items()
+            raise ConfigError(f"{second.flag}: plays {other}, {player.name} plays {game}")
+        return next(iter(found), self.config.network.game)
 
-    def checksums(self, weights: str) -> dict[str, int]:
-        """Of every tensor of a network, in whatever file."""
-        from alphazero.network.weights.open_network import open_weights
-        from alphazero.training.ranks.exchange import checksums
+    def ready(self, player: Player) -> Player:
+        """The settled player, ready to play. Raises ConfigError."""
+        if player.command:
+            return player
+        if player.kind == RANDOM:
+            return replace(player, random_share=1.0)  # the match draws all its moves
+        if player.kind == SOLVER:
+            return replace(player, decide=solver_decisions(make_solver(SOLVER_TABLE_MIB)))
+        assert player.limit.nodes is not None
+        if player.kind == MCTS:
+            return replace(player, decide=decisions_of(mcts_player(player.limit.nodes, self._args.seed)))
+        if player.rules == SELF_PLAY:
+            return replace(player, decide=self._search(player, player.limit.nodes))
+        network, args = self._network(player), self._args
+        trees = engine_trees(network, self._device, args.precision, self.meter, args.batch_size or 0)
+        return replace(player, decide=engine_decisions(trees, player.limit.nodes), leave=trees.leave)
 
-        if weights not in self._checksums:
-            self._checksums[weights] = checksums(open_weights(weights).state_dict.items())
-        return self._checksums[weights]
-
-    def digest(self, player: PlayerWords) -> str:
+    def digest(self, player: Player) -> str:
         """Of the network or program that plays; "" for players of this program."""
-        if player.kind == "weights":
-            return hashlib.sha256(repr(self.checksums(player.given)).encode()).hexdigest()
-        if player.kind == "engine":
+        if player.weights:
+            return hashlib.sha256(repr(self.checksums(player.weights)).encode()).hexdigest()
+        if player.command:
             program = shutil.which(player.command[0]) or str(Path(player.directory) / player.command[0])
             return sha256_of(Path(program)) if Path(program).is_file() else ""
         return ""
 
-    def is_program(self, player: PlayerWords) -> bool:
-        """Whether processes play: an engine, or `alphazero uci` for a network by a clock or to a depth."""
-        limit = player.limit or self._limit
-        by_clock = limit.is_timed or limit.depth is not None
-        return player.kind == "engine" or (player.kind == "weights" and by_clock)
-
-    def _uci_command(self, player: PlayerWords) -> tuple[str, ...]:
-        network = ("--device", self._args.device, "--precision", self._args.precision)
-        return (sys.executable, START, "uci", "--weights", player.given, *network)
-
-    def _search(self, player: PlayerWords, simulations: int) -> Thinker:
+    def _search(self, player: Player, simulations: int) -> Decide:
         import torch
 
-        from alphazero.play.matches.players import search_thinker
         from alphazero.play.search_settings import search_settings
 
-        settings = search_settings(replace(self._config.search, simulations=simulations))
-        return search_thinker(self._evaluator(player), settings, num_threads=torch.get_num_threads())
+        settings = search_settings(replace(self.config.search, simulations=simulations))
+        return search_decisions(self._evaluator(player), settings, num_threads=torch.get_num_threads())
 
-    def _trees(self, player: PlayerWords) -> GameTrees:
-        args = self._args
-        return engine_trees(
-            self._network(player), self._device, args.precision, self.meter, args.batch_size or 0
-        )
-
-    def _evaluator(self, player: PlayerWords) -> MeteredEvaluator:
+    def _evaluator(self, player: Player) -> MeteredEvaluator:
         from alphazero.network.inference.evaluator import NetworkEvaluator
 
-        if player.given not in self._evaluators:
-            evaluator = NetworkEvaluator(
-                self._network(player), self._device, self._args.precision, self._batch_size
-            )
-            self._evaluators[player.given] = MeteredEvaluator(evaluator, self.meter)
-        return self._evaluators[player.given]
+        if player.weights not in self._evaluators:
+            network, precision = self._network(player), self._args.precision
+            evaluator = NetworkEvaluator(network, self._device, precision, self._batch_size)
+            self._evaluators[player.weights] = MeteredEvaluator(evaluator, self.meter)
+        return self._evaluators[player.weights]
 
-    def _network(self, player: PlayerWords) -> AlphaZeroNet:
-        if player.given not in self._networks:
-            from alphazero.network.weights.open_network import open_network
+    def _network(self, player: Player) -> AlphaZeroNet:
+        from alphazero.network.weights.open_network import open_network
 
-            flag = player.place.partition(" ")[0]
-            self._networks[player.given], _ = open_network(player.given, self._device, flag)
-        return self._networks[player.given]
+        if player.weights not in self._networks:
+            flag = player.flag.partition(" ")[0]
+            self._networks[player.weights], _ = open_network(player.weights, self._device, flag)
+        return self._networks[player.weights]
 
     @cached_property
     def _device(self) -> torch.device:

@@ -233,9 +233,9 @@ def collect(
     workers: Workers, work: Work, keep: Callable[[pa.RecordBatch], None], go_on: Callable[[], bool]
 ) -> Iterator[Effort]:
     """Deal the games to the workers; keep what they play and show their progress."""
-    workers.ask([to_json(SelfPlayShare(number, len(workers))) for number in range(len(workers))])
+    shares = [to_json(SelfPlayShare(number, len(workers))) for number in range(len(workers))]
     ended = [0] * len(workers)
-    for reply in workers.replies(go_on):
+    for reply in workers.replies(shares, go_on):
         if reply.kind == GAMES:
             keep(from_bytes(reply.content, "games of a worker"))
         elif reply.kind == ENDED:

@@ -214,8 +214,10 @@ def environment_lines(here: Mapping[str, Any]) -> list[str]:
 
 def cost_lines(costs: Sequence[PresetCost], computer: Computer) -> list[str]:
     """A row per preset, and what the columns mean."""
-    head = ("preset", "network", "parameters", "FLOP", "position, MiB", "rank, GiB", "fits")
-    head += ("trains", "plays", "1 M positions")
+    head = (
+        *("preset", "network", "parameters", "FLOP", "position, MiB", "rank, GiB", "fits"),
+        *("trains", "plays", "1 M positions"),
+    )
     rows = [
         (
             cost.preset,

@@ -21,7 +21,8 @@ from alphazero.cli.command_table import build_parser, run_command
 from alphazero.cli.flags import add_config_flag, add_device_flag, add_number
 from alphazero.games.outside.names import is_outside
 from alphazero.games.outside.trials.measured import measure
-from alphazero.launch.node.meeting import MeetingPlace, Participant, lone_process_environment, meet
+from alphazero.launch.node.meeting import MeetingPoint, Participant, meet
+from alphazero.launch.node.store import lone_process_environment
 from alphazero.launch.plan.outer import TaskRank, read_task
 from alphazero.launch.plan.role import refuse_loopback
 from alphazero.machine import machine as machines
@@ -361,10 +362,10 @@ def _meet(environment: Mapping[str, str]) -> None:
         return
     address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
     interface = environment.get("GLOO_SOCKET_IFNAME", "")
-    place = MeetingPlace(address, port, "rank", one_machine=True, interface=interface)
+    point = MeetingPoint(address, port, "rank", same_machine=True, interface=interface)
     own = Participant(rank, count, socket.gethostname())
     with machines.listen_on(address, port) if rank == 0 else contextlib.nullcontext() as listener:
-        meet(own, place, MEETING_LIMIT_S, _say, listener)
+        meet(own, point, MEETING_LIMIT_S, _say, listener)
 
 
 def _say(text: str) -> None:

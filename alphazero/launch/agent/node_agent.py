@@ -1,19 +1,22 @@
 """One host's part of a job: starts its launcher, passes output and signals on, and leaves nothing behind.
 
-The program reads the plan and then the head's beats and wishes from stdin, and answers on stdout
-(protocol.py). When the head falls silent, it ends the job; when it dies itself, its guard, a second process,
-does.
+The program reads the plan and then the head's beats and requests from stdin, and answers on stdout
+(protocol.py); on the head's own machine it is a thread of the head. When the head falls silent, it ends the
+job. When it dies, the kernel tells the launcher, which ends its ranks.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import selectors
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from alphazero.base.errors import AlphaZeroError
@@ -21,19 +24,19 @@ from alphazero.base.log import error_line
 from alphazero.base.text import exit_text
 from alphazero.launch.agent import protocol
 from alphazero.launch.agent.processes import (
-    STOP_SIGNALS,
     JobEnding,
     SignalInbox,
-    end_all,
     handles,
     processes_of,
     ranks_of,
     send,
 )
-from alphazero.launch.agent.protocol import CHUNK_BYTES, Beat, Ended, Output
+from alphazero.launch.agent.protocol import CHUNK_BYTES, Beat, Channel, Ended, Output
 from alphazero.launch.agent.rank_output import OutputStream, RankOutputs
-from alphazero.launch.blame import FAILURE_VARIABLE, UNKNOWN, FirstFailure, order_of_blame, read_failure
+from alphazero.launch.blame import FAILURE_VARIABLE, Failure, order_of_blame, read_failure
 from alphazero.launch.plan.launch_plan import LaunchPlan
+from alphazero.machine.die_with_parent import die_with
+from alphazero.machine.environment import CHECKOUT
 from alphazero.run.rank import (
     JOB_VARIABLE,
     OUTPUT_VARIABLE,
@@ -48,85 +51,51 @@ TICK_S = 0.1
 MAX_UNSENT_BYTES = 8 << 20
 
 
-def start_guard(token: str, grace_s: float) -> int:
-    """Fork the guard; the descriptor returned holds it back: when this process dies, it ends the job."""
-    reader, writer = os.pipe()
-    if os.fork():
-        os.close(reader)
-        return writer
-    os.close(writer)
-    os.setsid()
-    for number in STOP_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-    # It must not hold the ssh session open, nor the head's pipes.
-    null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(null, descriptor)
-    try:
-        if os.read(reader, 1) == b"":
-            end_all(token, grace_s)
-    finally:
-        os._exit(0)
+def begin_launcher(agent: int) -> None:
+    """In the launcher's process: it ends with its agent, and torchrun its ranks; no warning kills it.
 
-
-def read_plan() -> tuple[LaunchPlan, int, bytes]:
-    """The plan in the first line of stdin, which of its hosts this one is, and what has come after it."""
-    received = b""
-    while b"\n" not in received and (data := os.read(0, CHUNK_BYTES)):
-        received += data
-    line, _, rest = received.partition(b"\n")
-    return *protocol.decode_plan(line), rest
-
-
-def ignore_warning() -> None:
-    """SLURM signals every process of a step: a launcher, which would die of this one, ignores it.
-
-    What it starts does not either, but ranks catch it again.
+    SLURM signals every process of a step: a launcher, which would die of SIGUSR1, ignores it. What it starts
+    does not either, but ranks catch it again.
     """
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    die_with(agent, signal.SIGTERM)
 
 
 class Head:
-    """The head as the agent sees it: wishes come in, messages go out, silence means that it is gone."""
+    """The head as the agent sees it: requests come in, messages go out, silence means that it is gone.
 
-    def __init__(self, silence_s: float, received: bytes) -> None:
+    requests: what has come with the plan.
+    """
+
+    def __init__(self, channel: Channel, silence_s: float, requests: list[bytes]) -> None:
+        self.channel = channel
         self._silence_s = silence_s
         self._heard = time.monotonic()
-        self._closed = False
-        self._received = received
-        os.set_blocking(0, False)
-        self._outbox = protocol.Outbox(1)  # a head that is cut off does not read
+        self._waiting = requests
 
     @property
     def is_gone(self) -> bool:
-        """True after the end of stdin, or silence."""
-        return self._closed or time.monotonic() - self._heard > self._silence_s
+        """True after the end of its pipe, or silence."""
+        return self.channel.is_closed or time.monotonic() - self._heard > self._silence_s
 
-    def read_wishes(self) -> list[str]:
-        """Whole lines since the last call, beats left out."""
-        try:
-            data = os.read(0, CHUNK_BYTES)
-        except BlockingIOError:
-            return []
-        self._closed = not data
-        self._heard = time.monotonic()
-        *lines, self._received = (self._received + data).split(b"\n")
-        return [wish for line in lines if (wish := line.decode(errors="replace").strip()) != protocol.BEAT]
+    def read_requests(self) -> list[str]:
+        """Those since the last call, beats left out."""
+        lines, self._waiting = [*self._waiting, *self.channel.read()], []
+        if lines:
+            self._heard = time.monotonic()
+        requests = (line.decode(errors="replace").strip() for line in lines)
+        return [request for request in requests if request != protocol.BEAT]
 
     def send(self, message: protocol.Message) -> None:
         """Send a message as soon as the head takes it; output is dropped where it takes none for long."""
-        if not isinstance(message, Output) or len(self._outbox) <= MAX_UNSENT_BYTES:
-            self._outbox.put(protocol.encode(message))
-
-    def flush(self) -> bool:
-        """Write what can be written now; True when nothing is left."""
-        return self._outbox.flush()
+        if not isinstance(message, Output) or self.channel.num_unsent <= MAX_UNSENT_BYTES:
+            self.channel.put(protocol.encode(message))
 
 
 class NodeAgent:
     """Runs one job on this host to its end.
 
-    inbox: signals to the agent itself, as of a batch system that ends its step: wishes to stop.
+    inbox: signals to the agent itself, as of a batch system that ends its step: requests to stop.
     """
 
     def __init__(self, plan: LaunchPlan, node_rank: int, head: Head, inbox: SignalInbox) -> None:
@@ -143,7 +112,7 @@ class NodeAgent:
         self._failure_file = self._outputs.directory / "failure.json"
         run = Path(plan.run_directory)
         self._logs = run / "logs"
-        self._ranks: dict[int, OutputStream] = {}
+        self._ranks: dict[int | None, OutputStream] = {}
         log = self._logs / f"{self._name}-node.log"
         self._launcher_output = OutputStream(None, log, True, head.send)
         self._watch = RankWatch(
@@ -164,18 +133,20 @@ class NodeAgent:
             stream = OutputStream(rank, log, local_rank != terminal, self._head.send)
             self._ranks[rank] = stream
             self._selector.register(descriptor, selectors.EVENT_READ, stream)
-        self._selector.register(0, selectors.EVENT_READ, None)
+        self._selector.register(self._head.channel.reader, selectors.EVENT_READ, None)
         try:
             process = self._start()
         except OSError as error:
             self._close()
             where = error.filename or self._command.argv[0]
-            fate = f"could not start the launcher: {where}: {error.strerror}"
-            return Ended(2, None, 0.0, fate, "", str(self._launcher_output.log), 0, -1)
+            fate, log = f"could not start the launcher: {where}: {error.strerror}", self._launcher_output.log
+            return Ended(2, Failure(self._name, None, fate, "", str(log), 2), 0.0, str(log), 0, -1)
         return self._account(self._serve(process))
 
     def _start(self) -> subprocess.Popen[bytes]:
         environment = self._command.environment(os.environ)
+        paths = environment.get("PYTHONPATH", "").split(os.pathsep)
+        environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, (str(CHECKOUT), *paths))))
         environment[JOB_VARIABLE] = self._plan.token
         environment[OUTPUT_VARIABLE] = str(self._outputs.directory)
         environment[FAILURE_VARIABLE] = str(self._failure_file)
@@ -187,7 +158,7 @@ class NodeAgent:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=ignore_warning,
+            preexec_fn=partial(begin_launcher, os.getpid()),
         )
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
@@ -207,7 +178,7 @@ class NodeAgent:
             if (now := time.monotonic()) >= next_beat:
                 next_beat = now + protocol.BEAT_S
                 self._head.send(Beat(self._watch.look(), self._watch.newest_checkpoint()))
-            self._head.flush()
+            self._head.channel.flush()
             code = process.poll()
             if code is not None and self._failed_at is None:
                 self._failed_at = now
@@ -221,10 +192,10 @@ class NodeAgent:
         events = self._selector.select(timeout_s)
         for key, _ in events:
             if key.data is None:
-                for wish in self._head.read_wishes():
-                    self._obey(wish)
+                for request in self._head.read_requests():
+                    self._obey(request)
                 if self._head.is_gone:
-                    self._selector.unregister(0)
+                    self._selector.unregister(self._head.channel.reader)
                 continue
             try:
                 data = os.read(key.fd, CHUNK_BYTES)
@@ -236,12 +207,12 @@ class NodeAgent:
                 self._selector.unregister(key.fd)
         return bool(events)
 
-    def _obey(self, wish: str) -> None:
-        if wish == protocol.STOP:
+    def _obey(self, request: str) -> None:
+        if request == protocol.STOP:
             self._stopping = True
-        elif wish == protocol.END:
+        elif request == protocol.END:
             self._end()
-        elif wish == protocol.STACKS:
+        elif request == protocol.STACKS:
             self._show_stacks()
 
     def _end(self) -> None:
@@ -268,47 +239,37 @@ class NodeAgent:
         """The account of this host when all is over."""
         while self._read(0.0):
             pass
-        failure = read_record(FirstFailure, self._failure_file)
-        if status and failure is None and self._stopping and self._watch.all_have_ended():
-            status = 0  # the launcher died of the same signal, but it let its ranks finish first
+        failure, now = read_record(Failure, self._failure_file), time.monotonic()
         first = self._first_account()
-        stopped = first.status - 128 if first and first.kind == STOPPED and status == 0 else 0
-        account = failure or (first if 0 < status < 128 else None)
+        is_stopped = first is not None and first.kind == STOPPED
+        was_asked = self._stopping or is_stopped
+        if status and failure is None and was_asked and self._watch.all_have_ended():
+            status = 0  # the launcher died of the same signal, but it let its ranks finish first
+        if status and failure is None:
+            failure = Failure("", None, f"launcher {exit_text(128 - status if status > 128 else status)}")
+            if first and status < 128:
+                failure = replace(failure, cause=first.text, kind=first.kind, ranks=first.ranks)
         self._close()
-        rank = failure.rank if failure else None
-        fate = failure.fate if failure else "ended" if status == 0 else _fate_of_launcher(status)
-        stream = self._launcher_output if rank is None else self._ranks.get(rank, self._launcher_output)
+        if failure is not None:
+            stream = self._ranks.get(failure.rank, self._launcher_output)
+            cause, log = failure.cause or stream.error, str(stream.log)
+            failure = replace(failure, host=self._name, cause=cause, log=log, status=status)
         return Ended(
             status=status,
-            rank=rank,
-            seconds_ago=self._seconds_since(failure),
-            fate=fate,
-            kind=account.kind if account else UNKNOWN,
-            ranks=account.ranks if account else (),
-            cause=((account.text if account else "") or stream.error) if status else "",
-            log=str(stream.log),
+            failure=failure if status else None,
+            seconds_ago=now - (failure.at if failure and failure.at else self._failed_at or now),
+            log=str(self._launcher_output.log),
             num_left=self._num_left,
             newest_checkpoint=self._watch.newest_checkpoint(),
             asked=int(self._inbox.received[0]) if self._inbox.received else 0,
-            stopped=stopped,
+            stopped=first.status - 128 if first and is_stopped and status == 0 else 0,
         )
 
     def _first_account(self) -> RankFailure | None:
         """The account of the first of the ranks, under a launcher that does not report it (DeepSpeed's)."""
         ranks = range(self._num_ranks)
         accounts = filter(None, (read_failure(self._outputs.directory, local_rank) for local_rank in ranks))
-        return min(accounts, key=lambda one: (order_of_blame(one.kind), one.at_s), default=None)
-
-    def _seconds_since(self, failure: FirstFailure | None) -> float:
-        """By the rank's own word, else by when its process was missed, else by the launcher's end."""
-        now = time.monotonic()
-        if failure and failure.at_s is not None:
-            return max(0.0, now - failure.at_s)
-        if failure and failure.rank is not None:
-            missed = self._watch.seconds_since_end(failure.rank)
-            if missed is not None:
-                return missed
-        return now - (self._failed_at or now)
+        return min(accounts, key=lambda account: (order_of_blame(account.kind), account.at_s), default=None)
 
     def _close(self) -> None:
         for stream in (*self._ranks.values(), self._launcher_output):
@@ -316,26 +277,39 @@ class NodeAgent:
         self._outputs.close()
 
 
-def _fate_of_launcher(status: int) -> str:
-    return f"launcher {exit_text(128 - status if status > 128 else status)}"
+def serve(reader: int, writer: int, inbox: SignalInbox) -> None:
+    """Read the plan, run this host's part, report. Raises LaunchError where no plan comes."""
+    channel = Channel(reader, writer)
+    lines: list[bytes] = []
+    while not lines and not channel.is_closed:
+        select.select([reader], [], [])
+        lines = channel.read()
+    plan, node_rank = protocol.decode_plan(lines[0] if lines else b"")
+    head = Head(channel, plan.limits.silence_s, lines[1:])
+    head.send(NodeAgent(plan, node_rank, head, inbox).run())
+    deadline = time.monotonic() + plan.limits.silence_s
+    while not channel.flush() and time.monotonic() < deadline:
+        time.sleep(TICK_S)
+
+
+def run_here(reader: int, writer: int) -> None:
+    """The agent of the head's own machine, in a thread of the head, which gets all signals."""
+    try:
+        serve(reader, writer, SignalInbox())
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 def main() -> int:
-    """Read the plan, run this host's part, report; 0 whatever became of it."""
+    """The agent of another host; 0 whatever became of its part."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end of the connection is seen on stdin
     with SignalInbox().open() as inbox:
         try:
-            plan, node_rank, received = read_plan()
+            serve(0, 1, inbox)
         except AlphaZeroError as error:
             print(error_line(str(error)), file=sys.stderr)
             return error.exit_code
-        guard = start_guard(plan.token, plan.grace_s)
-        head = Head(plan.limits.silence_s, received)
-        head.send(NodeAgent(plan, node_rank, head, inbox).run())
-        os.write(guard, b"q")
-        deadline = time.monotonic() + plan.limits.silence_s
-        while not head.flush() and time.monotonic() < deadline:
-            time.sleep(TICK_S)
     return 0
 
 

@@ -20,7 +20,6 @@ import psutil
 
 from alphazero.run.rank import JOB_VARIABLE
 
-POLL_S = 0.05
 KILL_LIMIT_S = 5.0
 PROC = Path("/proc")
 
@@ -108,13 +107,6 @@ class JobEnding:
         send(new, signal.SIGCONT)
         self._signalled |= new
         return False
-
-
-def end_all(token: str, grace_s: float) -> None:
-    """End every process of the job and wait for that."""
-    ending = JobEnding(token, grace_s)
-    while not ending.advance():
-        time.sleep(POLL_S)
 
 
 # SIGUSR1: SLURM's warning before the time is over (--signal=USR1), as the trainer takes it.

@@ -1,4 +1,5 @@
-"""Messages between the head and the agents of the hosts: JSON, one object per line, on stdin and stdout.
+"""Messages between the head and the agents of the hosts: JSON, one object per line, over pipes (stdin and
+stdout of a remote agent).
 
 The agent's stdout carries nothing else: output of the job travels inside messages, so that no line of a
 program can be taken for a message.
@@ -12,14 +13,16 @@ from dataclasses import asdict, dataclass, replace
 
 from alphazero.base.errors import LaunchError
 from alphazero.base.records import from_table, to_json
+from alphazero.launch.blame import Failure
 from alphazero.launch.plan.launch_plan import LaunchPlan
 from alphazero.run.rank_watch import RankState
 
-VERSION = 4
-# Head to agent, after the plan: a beat a second, and three wishes.
+VERSION = 5
+# Head to agent, after the plan: a beat a second, and three requests.
 BEAT, STOP, END, STACKS = "beat", "stop", "end", "stacks"
 BEAT_S = 1.0
 CHUNK_BYTES = 1 << 16
+MOST_LINE_BYTES = 16 << 20  # no message of ours is as long
 
 
 @dataclass(frozen=True)
@@ -51,26 +54,20 @@ class Beat:
 class Ended:
     """This host's part is over and nothing of it runs.
 
-    status: 128 + N for a death by signal N. rank: the first to fail, None where it was the launcher
-    or nothing failed. seconds_ago: since that failure. fate: how it ended. cause: why, in its own words.
-    kind: of the failure (run/rank.py), "" if unknown. ranks: those at fault, where the rank that failed knows
-    others.
-    log: path of its output on that host. num_left: processes that outlived the launcher and were ended.
-    asked: the signal by which something other than the head (a batch system) requested the end, 0 for none.
-    stopped: the signal to a rank, here or elsewhere, for which all saved and ended early, 0 for none.
+    status: 128 + N for a death by signal N. failure: what failed first, None where nothing did;
+    seconds_ago: since then. log: path of the launcher's output on that host. num_left: processes that
+    outlived the launcher and were ended. asked: the signal by which something other than the head (a batch
+    system) requested the end, 0 for none. stopped: the signal to a rank, here or elsewhere, for which all
+    saved and ended early, 0 for none.
     """
 
     status: int
-    rank: int | None
+    failure: Failure | None
     seconds_ago: float
-    fate: str
-    cause: str
     log: str
     num_left: int
     newest_checkpoint: int
     asked: int = 0
-    kind: str = ""
-    ranks: tuple[int, ...] = ()
     stopped: int = 0
 
 
@@ -102,16 +99,34 @@ def decode_plan(line: bytes) -> tuple[LaunchPlan, int]:
     return start.plan, start.node_rank
 
 
-class Outbox:
-    """What is to be written to a pipe whose reader may be slow: nothing here ever waits for it."""
+class Channel:
+    """Lines over a pipe in each direction; neither reading nor writing waits for the other side."""
 
-    def __init__(self, descriptor: int) -> None:
-        os.set_blocking(descriptor, False)
-        self._descriptor = descriptor
+    def __init__(self, reader: int, writer: int) -> None:
+        os.set_blocking(reader, False)
+        os.set_blocking(writer, False)
+        self.reader = reader
+        self.is_closed = False  # by the other side
+        self._writer = writer
+        self._received = b""
         self._unsent = bytearray()
 
-    def __len__(self) -> int:
+    @property
+    def num_unsent(self) -> int:
+        """Bytes that the other side has not taken."""
         return len(self._unsent)
+
+    def read(self) -> list[bytes]:
+        """Whole lines that have come since the last call."""
+        try:
+            data = os.read(self.reader, CHUNK_BYTES)
+        except BlockingIOError:
+            return []
+        self.is_closed = not data
+        *lines, self._received = (self._received + data).split(b"\n")
+        if len(self._received) > MOST_LINE_BYTES:
+            self._received = b""
+        return lines
 
     def put(self, data: bytes) -> None:
         """Write as much as the pipe takes now; the rest goes with later calls."""
@@ -122,7 +137,7 @@ class Outbox:
         """Write what can be written now; True when nothing is left."""
         while self._unsent:
             try:
-                del self._unsent[: os.write(self._descriptor, self._unsent[:CHUNK_BYTES])]
+                del self._unsent[: os.write(self._writer, self._unsent[:CHUNK_BYTES])]
             except BlockingIOError:
                 return False
             except OSError:  # the reader is gone, which its other pipe shows

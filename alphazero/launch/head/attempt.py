@@ -8,14 +8,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from alphazero.base.log import FIRST_SILENCE_S, FORMAT_VARIABLE, JSON, Work, in_json, stamped
 from alphazero.base.text import exit_text, last_line
 from alphazero.launch.agent import protocol
 from alphazero.launch.agent.processes import SignalInbox
 from alphazero.launch.agent.protocol import Beat, Ended, Message, Output
-from alphazero.launch.blame import HANG, UNKNOWN, order_of_blame
+from alphazero.launch.blame import HANG, Failure
 from alphazero.launch.head.dry_run import Say, show
 from alphazero.launch.head.remote import AgentLink, explain_ssh
 from alphazero.launch.plan.launch_plan import LaunchPlan
@@ -25,45 +25,13 @@ TICK_S = 0.1
 HELD_S = 1.0  # a longer turn means that our own output was held up
 SETTLE_S = 2.0  # after the first failure: reports of others may name an earlier one
 CONNECT_S = 30.0  # until an agent's first word
-END_S = 10.0  # beyond the grace: from the wish to end to the agent's account
+END_S = 10.0  # beyond the grace: from the request to end to the agent's account
 STACKS_S = 2.0
 HANG_STATUS = 124  # as timeout(1)
 LOST_STATUS = 1
 
 LONGEST_SILENCE_S = 600.0  # of a node whose ranks print nothing
 STARTING = "ranks are loading PyTorch and DeepSpeed"
-
-
-@dataclass(frozen=True)
-class Failure:
-    """What went wrong first: on which host, in which rank (None: the host's launcher, or the host).
-
-    kind, ranks: as in Ended, for whoever decides what follows; cause is for messages. at: when it came to
-    pass, by time.monotonic() of this process.
-    """
-
-    host: str
-    rank: int | None
-    fate: str
-    cause: str
-    log: str
-    status: int
-    kind: str = UNKNOWN
-    ranks: tuple[int, ...] = ()
-    at: float = 0.0
-
-    @property
-    def key(self) -> tuple[int, float]:
-        """Order of blame: a host or launcher that was lost or killed comes first."""
-        return 0 if self.rank is None else order_of_blame(self.kind), self.at
-
-    @property
-    def line(self) -> str:
-        """All of it, as printed."""
-        who = f"{self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
-        cause = f": {self.cause.removeprefix('alphazero: error: ')}" if self.cause else ""
-        log = f" (log: {self.host}:{self.log})" if self.log else ""
-        return f"{who} {self.fate}{cause}{log}"
 
 
 @dataclass
@@ -114,7 +82,7 @@ class Attempt:
         self._checkpoints_before: dict[str, int] = {}
         self._outcome = StartOutcome()
         self._stop_sent = False
-        self._end_at: float | None = None  # when the wish to end goes out
+        self._end_at: float | None = None  # when the request to end goes out
         self._end_sent_at: float | None = None
         self._all_well_since: float | None = None  # the first host that ended well
 
@@ -145,7 +113,7 @@ class Attempt:
             beats.join()
             for link in self._links:
                 link.close()
-        self._outcome.failure = min(self._failures, key=lambda one: one.key, default=None)
+        self._outcome.failure = min(self._failures, key=lambda failure: failure.key, default=None)
         return self._outcome
 
     def _show_start(self) -> None:
@@ -169,9 +137,9 @@ class Attempt:
             for link in self._links:
                 link.send(protocol.BEAT)
 
-    def _send(self, wish: str) -> None:
+    def _send(self, request: str) -> None:
         for link in self._open:
-            link.send(wish)
+            link.send(request)
 
     def _read(self) -> None:
         for key, _ in self._selector.select(TICK_S):
@@ -232,18 +200,18 @@ class Attempt:
         if ended.status == 0:
             self._all_well_since = self._all_well_since or now
         elif self._end_sent_at is None:  # later ones are ended by us
-            account = (ended.rank, ended.fate, ended.cause, ended.log, ended.status, ended.kind, ended.ranks)
-            self._note_failure(Failure(link.remote.name, *account, now - ended.seconds_ago))
+            assert ended.failure is not None
+            self._note_failure(replace(ended.failure, at=now - ended.seconds_ago))
 
     def _host_was_asked(self, link: AgentLink, ended: Ended) -> None:
         """A signal came to the agent: SLURM means the whole job, another machine itself, as it shuts down."""
         number, remote = signal.Signals(ended.asked), link.remote
-        if remote.by_srun or not remote.target:
+        if remote.by_srun:
             self._outcome.asked.append(number)
             return
         fate = f"was asked to end by {number.name}"
         at = time.monotonic() - ended.seconds_ago
-        self._failures.append(Failure(remote.name, None, fate, "", ended.log, 128 + number, at=at))
+        self._failures.append(Failure(remote.name, None, fate, log=ended.log, status=128 + number, at=at))
 
     def _note_failure(self, failure: Failure) -> None:
         self._failures.append(failure)
@@ -252,12 +220,10 @@ class Attempt:
 
     def _connection_ended(self, link: AgentLink) -> None:
         """The agent is gone without an account: its host, its connection or itself has died."""
-        try:
-            status = link.process.wait(2.0)
-        except Exception:
-            status = 0
-        if link.descriptors[1] in self._selector.get_map():
-            link.read(link.descriptors[1], lambda message: None)
+        status = link.exit_code()
+        for descriptor in link.descriptors[1:]:
+            if descriptor in self._selector.get_map():
+                link.read(descriptor, lambda message: None)
         if link.remote.target and status == 255:
             fate = f"is lost: {explain_ssh(link.errors)}"
         elif status < 0:
@@ -273,7 +239,7 @@ class Attempt:
         self._outcome.lost.add(link.remote.name)
         self._states.pop(link.remote.name, None)
         if self._end_sent_at is None:
-            self._note_failure(Failure(link.remote.name, None, fate, "", "", status, at=link.heard))
+            self._note_failure(Failure(link.remote.name, None, fate, status=status, at=link.heard))
 
     def _look_for_lost_hosts(self, now: float) -> None:
         for link in list(self._open):
@@ -293,7 +259,7 @@ class Attempt:
         if self._all_well_since is not None and now - self._all_well_since > shutdown_s:
             for link in self._open:
                 fate = f"still runs {shutdown_s:.0f} s after another host ended"
-                self._note_failure(Failure(link.remote.name, None, fate, "", "", HANG_STATUS, at=now))
+                self._note_failure(Failure(link.remote.name, None, fate, status=HANG_STATUS, at=now))
 
     def _blame(self, hang: Hang) -> None:
         """Every rank shows its stacks, then all is ended."""

@@ -60,9 +60,10 @@ def _lines_of_host(plan: LaunchPlan, rank: int, program: Sequence[str]) -> Itera
     host = plan.hosts[rank]
     count = "as many processes as GPUs" if host.num_ranks is None else f"{host.num_ranks} processes"
     yield f"# node {rank} of {plan.num_nodes}: {host.remote.target or host.address}, {count}"
-    agent = programs.words_of(programs.NODE_AGENT)
-    yield Command(tuple(remote_argv(host.remote, sys.executable, agent))).shown()
-    yield "# which starts there, with devices, threads and interface as that host has them:"
+    if host.remote.target:
+        agent = programs.words_of(programs.NODE_AGENT)
+        yield Command(tuple(remote_argv(host.remote, sys.executable, agent))).shown()
+        yield "# which starts there, with devices, threads and interface as that host has them:"
     yield _command_there(plan, rank, program).shown()
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import selectors
 import shlex
 import signal
 import subprocess
@@ -19,9 +18,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import PIPE
+from typing import BinaryIO
 
 from alphazero.base.text import last_line
 from alphazero.launch.agent import protocol
+from alphazero.launch.agent.node_agent import run_here
 from alphazero.launch.agent.protocol import CHUNK_BYTES, Message, Output
 from alphazero.launch.plan import programs
 from alphazero.launch.plan.launch_plan import LaunchPlan, Remote, SshOptions
@@ -36,7 +38,7 @@ SSH = (
 # One task on one node with all that the job has there. --overlap: a shell under `srun --pty` holds the node
 # already; --cpu-bind=none: the ranks of the node share its cores among themselves.
 SRUN = ("srun", "--nodes=1", "--ntasks=1", "--overlap", "--cpu-bind=none", "--kill-on-bad-exit=1")
-# What srun would read as its options, from the wishes of the batch script: each is for many tasks.
+# What srun would read as its options, from the options of the batch script: each is for many tasks.
 SRUN_REMOVED = (
     "SLURM_NTASKS",
     "SLURM_NPROCS",
@@ -72,6 +74,7 @@ def srun_argv(host: str, command: Sequence[str]) -> list[str]:
     return ["env", *without, *SRUN, f"--nodelist={host}", "--export=ALL", "--", *command]
 
 
+GLANCE_S = 0.02
 MAX_PARALLEL = 64
 # Of one host: an answer that names 100,000 files fits, and no host fills the head's memory.
 MOST_OUTPUT_BYTES = 16 << 20
@@ -107,16 +110,15 @@ def remote_argv(
 
 
 def start_there(
-    remote: Remote, arguments: Sequence[str], stderr: int = subprocess.PIPE
+    remote: Remote,
+    arguments: Sequence[str],
+    stdin: int | BinaryIO = PIPE,
+    stdout: int | BinaryIO = PIPE,
+    stderr: int | BinaryIO = PIPE,
 ) -> subprocess.Popen[bytes]:
-    """Our own interpreter there with pipes, in a separate session: a Ctrl-C reaches the head alone."""
-    return subprocess.Popen(
-        remote_argv(remote, sys.executable, arguments),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        start_new_session=True,
-    )
+    """Our own interpreter there, in a separate session: a Ctrl-C reaches the head alone."""
+    argv = remote_argv(remote, sys.executable, arguments)
+    return subprocess.Popen(argv, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True)
 
 
 def run_everywhere(
@@ -125,14 +127,19 @@ def run_everywhere(
     """Run a program on all hosts at once, each with its input; answers in the hosts' order."""
 
     def ask(remote: Remote, text: str) -> Answer:
-        process = start_there(remote, arguments)
-        try:
-            output, errors = _converse(process, text.encode(), timeout_s)
-            return Answer(remote, process.returncode, output, errors)
-        except subprocess.TimeoutExpired:
-            return Answer(remote, None, "", "")
-        finally:
-            kill_group(process)
+        # Files in memory, not pipes: nobody has to read while the other side writes.
+        with in_memory(text) as stdin, in_memory() as output, in_memory() as errors:
+            process = start_there(remote, arguments, stdin, output, errors)
+            deadline = time.monotonic() + timeout_s
+            try:
+                while process.poll() is None:
+                    num_bytes = max(os.fstat(file.fileno()).st_size for file in (output, errors))
+                    if num_bytes > MOST_OUTPUT_BYTES or time.monotonic() > deadline:
+                        return Answer(remote, None, "", "")
+                    time.sleep(GLANCE_S)
+            finally:
+                kill_group(process)
+            return Answer(remote, process.returncode, *(_text_of(file) for file in (output, errors)))
 
     if not remotes:
         return []
@@ -140,53 +147,17 @@ def run_everywhere(
         return list(pool.map(ask, remotes, inputs))
 
 
-def _converse(process: subprocess.Popen[bytes], text: bytes, timeout_s: float) -> tuple[str, str]:
-    """As Popen.communicate, but of each output only the end is kept: a host may send without end."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    deadline = time.monotonic() + timeout_s
-    outbox = protocol.Outbox(process.stdin.fileno())
-    outbox.put(text)
-    taken = {process.stdout.fileno(): Tail(), process.stderr.fileno(): Tail()}
-    with selectors.DefaultSelector() as selector:
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            os.set_blocking(pipe.fileno(), False)
-            selector.register(pipe, selectors.EVENT_WRITE if pipe is process.stdin else selectors.EVENT_READ)
-        while selector.get_map():
-            ready = selector.select(deadline - time.monotonic())
-            if time.monotonic() >= deadline:
-                raise subprocess.TimeoutExpired(process.args, timeout_s)
-            for key, _ in ready:
-                if key.fileobj is process.stdin:
-                    is_over = outbox.flush()
-                else:
-                    data = os.read(key.fd, CHUNK_BYTES)
-                    taken[key.fd].add(data)
-                    is_over = not data
-                if is_over:
-                    selector.unregister(key.fileobj)
-                    if key.fileobj is process.stdin:
-                        process.stdin.close()
-    process.wait(max(0.0, deadline - time.monotonic()))
-    return taken[process.stdout.fileno()].text(), taken[process.stderr.fileno()].text()
+def _text_of(file: BinaryIO) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
 
 
-class Tail:
-    """The last MOST_OUTPUT_BYTES of what a process prints, whatever it prints."""
-
-    def __init__(self) -> None:
-        self._data = bytearray()
-
-    def add(self, data: bytes) -> None:
-        """Take more; the oldest goes in large pieces."""
-        self._data += data
-        if len(self._data) > 2 * MOST_OUTPUT_BYTES:
-            del self._data[:-MOST_OUTPUT_BYTES]
-
-    def text(self) -> str:
-        """What is left of it."""
-        return self._data[-MOST_OUTPUT_BYTES:].decode(errors="replace")
+def in_memory(text: str = "") -> BinaryIO:
+    """A file without a disk."""
+    file = os.fdopen(os.memfd_create("question or answer"), "w+b", buffering=0)
+    file.write(text.encode())
+    file.seek(0)
+    return file
 
 
 def kill_group(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
@@ -216,71 +187,80 @@ def explain_ssh(errors: str) -> str:
 
 
 class AgentLink:
-    """The agent of one host: started at once, its messages read without blocking, wishes sent to it."""
+    """The agent of one host: a program there, or a thread of this process for this machine.
+
+    Its messages are read without blocking, requests are sent to it.
+    """
 
     def __init__(self, plan: LaunchPlan, node_rank: int) -> None:
         self.plan = plan
         self.remote = plan.hosts[node_rank].remote
         self.heard = time.monotonic()
         self.has_answered = False
-        self.ended: protocol.Ended | None = None
         self.errors = ""  # what ssh, a login script or the agent printed on stderr
-        self._received = b""
         self._sending = threading.Lock()  # beats come from a separate thread
-        self.process = start_there(self.remote, programs.words_of(programs.NODE_AGENT))
-        for descriptor in self.descriptors:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread: threading.Thread | None = None
+        if self.remote.target:
+            self._process = process = start_there(self.remote, programs.words_of(programs.NODE_AGENT))
+            pipes = (process.stdin, process.stdout, process.stderr)
+            writer, *readers = (os.dup(pipe.fileno()) for pipe in pipes if pipe)
+            for pipe in pipes:
+                if pipe:
+                    pipe.close()
+        else:
+            from_head, writer = os.pipe()
+            reader, to_head = os.pipe()
+            readers = [reader]
+            self._thread = threading.Thread(target=run_here, args=(from_head, to_head), daemon=True)
+            self._thread.start()
+        self._writer: int | None = writer
+        self.descriptors = readers  # to wait on: messages, and stderr of a program
+        for descriptor in readers[1:]:
             os.set_blocking(descriptor, False)
-        assert self.process.stdin is not None
-        self._outbox = protocol.Outbox(self.process.stdin.fileno())
-        self._outbox.put(protocol.encode_plan(plan, node_rank))
+        self._channel = protocol.Channel(readers[0], writer)
+        self._channel.put(protocol.encode_plan(plan, node_rank))
 
-    @property
-    def descriptors(self) -> tuple[int, int]:
-        """To wait on: messages, and stderr."""
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
-        return self.process.stdout.fileno(), self.process.stderr.fileno()
-
-    def send(self, wish: str) -> None:
+    def send(self, request: str) -> None:
         """Say something to the agent; what the connection does not take now goes with the next call."""
-        assert self.process.stdin is not None
         with self._sending:
-            if not self.process.stdin.closed:
-                self._outbox.put(f"{wish}\n".encode())
+            if self._writer is not None:
+                self._channel.put(f"{request}\n".encode())
 
     def read(self, descriptor: int, take: Callable[[Message], None]) -> bool:
         """Take what has come; False at the end of that pipe."""
-        try:
-            data = os.read(descriptor, CHUNK_BYTES)
-        except BlockingIOError:
-            return True
-        if not data:
-            return False
-        if descriptor == self.descriptors[1]:
+        if descriptor != self.descriptors[0]:
+            try:
+                data = os.read(descriptor, CHUNK_BYTES)
+            except BlockingIOError:
+                return True
             self.errors = (self.errors + data.decode(errors="replace"))[-CHUNK_BYTES:]
-            return True
-        *lines, self._received = (self._received + data).split(b"\n")
-        if len(self._received) > MOST_OUTPUT_BYTES:  # no message of ours is as long
-            self._received = b""
-        for line in lines:
+            return bool(data)
+        for line in self._channel.read():
             message = protocol.decode(line)
             if message is None:  # a login script of the host speaks
                 message = Output(None, line.decode(errors="replace") + "\n")
             else:
                 self.heard = time.monotonic()
                 self.has_answered = True
-            if isinstance(message, protocol.Ended):
-                self.ended = message
             take(message)
-        return True
+        return not self._channel.is_closed
+
+    def exit_code(self) -> int:
+        """Of the agent, or of ssh, whose messages have ended; 0 where it does not end."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(2.0) if self._process else 0
+        return 0
 
     def close(self) -> None:
         """Close the connection; the agent, if it still runs, ends the job of its host."""
-        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-        if not self.remote.target:  # not ssh: it is the agent itself, which must be let finish
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(self.plan.grace_s + 10)
-        kill_group(self.process)
+        with self._sending:
+            assert self._writer is not None
+            os.close(self._writer)
+            self._writer = None
+        if self._thread is not None:
+            self._thread.join(self.plan.grace_s + 10)
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        if self._process is not None:
+            kill_group(self._process)

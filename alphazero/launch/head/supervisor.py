@@ -120,7 +120,7 @@ class Supervisor:
 
     @property
     def _signals(self) -> list[signal.Signals]:
-        """The wishes to stop, those of this process first."""
+        """The requests to stop, those to this process first."""
         return self._inbox.received + self._asked
 
     def _last_word(self, outcome: StartOutcome) -> int:

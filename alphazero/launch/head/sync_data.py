@@ -24,7 +24,7 @@ from alphazero.base.errors import AlphaZeroError, LaunchError
 from alphazero.base.files import CHUNK_BYTES, replacing, sha256_of
 from alphazero.base.log import error_line
 from alphazero.base.text import last_line
-from alphazero.launch.head.remote import Tail, kill_group, run_everywhere, start_there
+from alphazero.launch.head.remote import MOST_OUTPUT_BYTES, kill_group, run_everywhere, start_there
 from alphazero.launch.plan import programs
 from alphazero.launch.plan.launch_plan import Remote
 
@@ -91,7 +91,8 @@ def _listed(entries: Sequence[FileEntry]) -> str:
 
 
 def _stream(entries: Sequence[FileEntry], remote: Remote) -> None:
-    process = start_there(remote, [*programs.words_of(programs.DATA_RECEIVER), "receive"], subprocess.STDOUT)
+    words = [*programs.words_of(programs.DATA_RECEIVER), "receive"]
+    process = start_there(remote, words, stderr=subprocess.STDOUT)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -99,10 +100,10 @@ def _stream(entries: Sequence[FileEntry], remote: Remote) -> None:
         with contextlib.suppress(BrokenPipeError), process.stdin as stream:
             stream.write(_listed(entries).encode())
             write_archive(entries, stream)
-        tail = Tail()
+        received_bytes = b""
         while data := os.read(process.stdout.fileno(), CHUNK_BYTES):
-            tail.add(data)
-        output = tail.text()
+            received_bytes = (received_bytes + data)[-MOST_OUTPUT_BYTES:]
+        output = received_bytes.decode(errors="replace")
         process.wait()
     finally:
         kill_group(process)

@@ -1,13 +1,11 @@
-"""Where the processes of a job meet: they connect to number 0, and those that wait name the missing ones.
+"""How the nodes of a job meet: they connect to number 0, and those that wait name the missing ones.
 
 Before torch's rendezvous, nodes (or ranks that a person started) meet at node 0: each connects to the master
-port and sends one line of JSON with its name and number; node 0 answers all of them when all are there, and
-sends those that wait the numbers of the missing ones. Before the last answer all try each other's ports
-(reach.py). torch's own rendezvous follows on the same port. It would wait in silence, or with traces of C++,
-and takes two nodes for one.
-
-The store of that rendezvous is served on the master's address alone, where torch's own listens on all
-interfaces. The meeting is not in the store: torch's client waits for ever for a server that does not answer.
+port and introduces itself; node 0 answers all of them when all are there, and sends those that wait the
+numbers of the missing ones. Messages are JSON objects, one a line. gloo and NCCL listen at ports that the
+system chooses, and would wait for minutes behind a firewall; so before the last answer every node tries a
+free port of each other one. torch's own rendezvous follows on the same port. It would wait in silence, or
+with traces of C++, and takes two nodes for one; its client waits for ever for a server that does not answer.
 """
 
 from __future__ import annotations
@@ -15,32 +13,20 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import json
-import os
-import selectors
+import queue
 import socket
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from alphazero.base.errors import LaunchError, PortInUseError
-from alphazero.base.records import from_json, from_table, to_json
-from alphazero.launch.node.reach import (
-    MOST_SHOWN,
-    REACH_S,
-    Door,
-    address_on,
-    closed_doors,
-    closed_text,
-    explain,
-)
-from alphazero.machine.machine import ANY_PORT, EVERYWHERE, find_free_port, is_everywhere, listen_on
+from alphazero.base.errors import LaunchError
+from alphazero.base.records import from_table
+from alphazero.machine.machine import ANY_PORT, EVERYWHERE, list_addresses, listen_on
 
-if TYPE_CHECKING:
-    from torch._C._distributed_c10d import TCPStore
-
-VERSION = 2
+VERSION = 3
 MAX_LINE_BYTES = 4096
 MAX_ANSWER_BYTES = 16 << 20  # of number 0: it names all nodes
 REPORT_S = 10.0  # between two lines on who is missing
@@ -48,9 +34,11 @@ TICK_S = 0.2
 RETRY_S = 0.5
 CONNECT_S = 5.0
 INTRODUCE_S = 10.0  # a connection that is silent for so long is a stranger's
+REACH_S = 10.0  # a port that does not answer for so long is closed
+PORTS_AT_ONCE = 64
 SPARE_CONNECTIONS = 64
 MAX_HOST = 255
-STORE_TIMEOUT = timedelta(seconds=60)
+MOST_SHOWN = 4
 
 Say = Callable[[str], None]
 
@@ -59,7 +47,7 @@ Say = Callable[[str], None]
 class Participant:
     """A node as it introduces itself. machine: which boot and network it runs in, "" where unknown.
 
-    address, port: of its door (reach.py).
+    address, port: where the others try to reach it.
     """
 
     rank: int
@@ -82,7 +70,7 @@ class Participant:
 
 
 @dataclass(frozen=True)
-class MeetingPlace:
+class MeetingPoint:
     """Where the nodes meet, what messages call one of them, and whether all may be on one machine.
 
     interface: which the job will use; "" for that on the route to node 0.
@@ -91,7 +79,7 @@ class MeetingPlace:
     address: str
     port: int
     noun: str = "node"
-    one_machine: bool = False
+    same_machine: bool = False
     interface: str = ""
 
     @property
@@ -107,18 +95,13 @@ class MeetingPlace:
         words = ", ".join(map(str, ranks[:-1]))
         return f"{self.noun}s {words} and {ranks[-1]} of {count}"
 
-
-@dataclass
-class _Connection:
-    socket: socket.socket
-    since: float
-    received: bytes = b""
-    member: Participant | None = None
-    closed: list[str] | None = None  # doors that its node cannot reach, once it has tried
+    def name_of(self, member: Participant) -> str:
+        """`node 1 (host1)`."""
+        return f"{self.noun} {member.rank} ({member.host})"
 
 
 def meet(
-    own: Participant, place: MeetingPlace, limit_s: float, say: Say, listener: socket.socket | None = None
+    own: Participant, point: MeetingPoint, limit_s: float, say: Say, listener: socket.socket | None = None
 ) -> dict[str, socket.socket]:
     """Return when all are there and reach each other: the connections, by the names of the nodes.
 
@@ -130,16 +113,65 @@ def meet(
     if own.count == 1:
         return {}
     if listener is not None:
-        return _Reception(own, place, limit_s, say).run(listener)
-    return _Caller(own, place, limit_s, say).run()
+        return _Reception(own, point, limit_s, say).run(listener)
+    return _Caller(own, point, limit_s, say).run()
+
+
+class _Connection:
+    """Messages over a socket. most_bytes: of one that the other side may send."""
+
+    def __init__(self, connected: socket.socket, most_bytes: int) -> None:
+        self.socket = connected
+        self._most_bytes = most_bytes
+        self._received = b""
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message; that the other side is gone is seen when it is read."""
+        with contextlib.suppress(OSError):
+            self.socket.settimeout(CONNECT_S)
+            self.socket.sendall((json.dumps(message) + "\n").encode())
+
+    def read(self, limit_s: float) -> dict[str, Any] | None:
+        """The next message, None where none comes in time.
+
+        Raises ConnectionError at the end, and for what no node sends.
+        """
+        deadline = time.monotonic() + limit_s
+        while b"\n" not in self._received:
+            self.socket.settimeout(max(0.001, deadline - time.monotonic()))
+            try:
+                data = self.socket.recv(MAX_LINE_BYTES)
+            except TimeoutError:
+                return None
+            self._received += data
+            if not data or len(self._received) > self._most_bytes:
+                raise ConnectionError("it closes the connection, or sends what no node sends")
+        line, _, self._received = self._received.partition(b"\n")
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            message = None
+        if not isinstance(message, dict):
+            raise ConnectionError("another program answers there")
+        return message
+
+    def is_gone(self) -> bool:
+        """True where the other side has closed the connection."""
+        self.socket.setblocking(False)
+        try:
+            return not self.socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
 
 class _Meeting:
     """What both sides know, and the lines of one that waits."""
 
-    def __init__(self, own: Participant, place: MeetingPlace, limit_s: float, say: Say) -> None:
+    def __init__(self, own: Participant, point: MeetingPoint, limit_s: float, say: Say) -> None:
         self._own = own
-        self._place = place
+        self._point = point
         self._limit_s = limit_s
         self._say = say
         self._began = time.monotonic()
@@ -157,20 +189,24 @@ class _Meeting:
         self._next_report = time.monotonic() + REPORT_S
         return True
 
-    def _open_door(self, near: socket.socket) -> socket.socket:
-        """Where the others try to reach this node; near: a socket on the route to them."""
-        address = address_on(self._place.interface, near.family, near.getsockname()[0])
-        door = listen_on(address, ANY_PORT)
-        self._own = replace(self._own, address=address, port=door.getsockname()[1])
-        return door
-
-    def _named_host(self, member: Participant) -> str:
-        return f"{self._place.noun} {member.rank} ({member.host})"
-
     def _report(self, missing: Sequence[int], trouble: str = "") -> None:
-        named, waited_s = self._place.named(missing, self._own.count), time.monotonic() - self._began
-        text = f"waiting for {named} at {self._place.shown}, {waited_s:.0f} s"
+        named, waited_s = self._point.named(missing, self._own.count), time.monotonic() - self._began
+        text = f"waiting for {named} at {self._point.shown}, {waited_s:.0f} s"
         self._say(f"{text}: {trouble}" if trouble else text)
+
+    def _open_port(self, near: socket.socket) -> socket.socket:
+        """A port that the others try; near: a socket on the route to them."""
+        wanted = ":" if near.family == socket.AF_INET6 else "."
+        # As gloo chooses.
+        on_interface = [
+            address
+            for name, address in list_addresses()
+            if name == self._point.interface and wanted in address
+        ]
+        address = on_interface[0] if on_interface else near.getsockname()[0]
+        opened = listen_on(address, ANY_PORT)
+        self._own = replace(self._own, address=address, port=opened.getsockname()[1])
+        return opened
 
 
 class _Reception(_Meeting):
@@ -178,168 +214,118 @@ class _Reception(_Meeting):
 
     def run(self, listener: socket.socket) -> dict[str, socket.socket]:
         """Until all are there and reach each other."""
-        self._selector = selectors.DefaultSelector()
-        self._connections: list[_Connection] = []
-        listener.setblocking(False)
-        self._selector.register(listener, selectors.EVENT_READ, None)
+        self._introduced: queue.SimpleQueue[tuple[Participant, _Connection]] = queue.SimpleQueue()
+        self._members: list[tuple[Participant, _Connection]] = []
+        listener.settimeout(TICK_S)
         met: dict[str, socket.socket] = {}
         try:
-            with self._open_door(listener):
+            with self._open_port(listener):
                 self._gather(listener)
-                self._try_doors(listener)
-            self._answer({"go": True})
-            met = {self._named_host(one.member): one.socket for one in self._connections if one.member}
+                self._try_ports()
+            self._tell({"go": True})
+            met = {self._point.name_of(member): its.socket for member, its in self._members}
         except LaunchError as error:
-            self._answer({"error": str(error)})
+            self._tell({"error": str(error)})
             raise
         finally:
-            for connection in self._connections:
-                if connection.socket not in met.values():
-                    connection.socket.close()
-            self._selector.close()
-            listener.setblocking(True)
+            listener.settimeout(None)
+            for _, connection in self._members if not met else ():
+                connection.socket.close()
         return met
+
+    def _tell(self, message: Mapping[str, Any]) -> None:
+        for _, connection in self._members:
+            connection.send(message)
 
     def _gather(self, listener: socket.socket) -> None:
         while missing := self._missing():
-            self._turn(listener)
             if self._is_over:
                 raise LaunchError(
-                    f"{self._place.named(missing, self._own.count)} did not connect to "
-                    f"{self._place.shown} within {self._limit_s:.0f} s: expected each to be started "
-                    f"with --master-addr {self._place.address} --master-port "
-                    f"{self._place.port}, and that port to be open"
+                    f"{self._point.named(missing, self._own.count)} did not connect to "
+                    f"{self._point.shown} within {self._limit_s:.0f} s: expected each to be started "
+                    f"with --master-addr {self._point.address} --master-port "
+                    f"{self._point.port}, and that port to be open"
                 )
-            if (missing := self._missing()) and self._is_report_due:
+            if self._is_report_due:
                 self._report(missing)
-                self._answer({"missing": missing})
-
-    def _turn(self, listener: socket.socket) -> None:
-        for key, _ in self._selector.select(TICK_S):
-            self._accept(listener) if key.data is None else self._read(key.data)
-        self._drop_strangers()
-
-    def _try_doors(self, listener: socket.socket) -> None:
-        """All try the doors of all others; LaunchError where one is closed."""
-        members = [self._own, *self._members()]
-        doors = [Door(one.rank, self._named_host(one), one.address, one.port) for one in members]
-        self._answer({"doors": [asdict(door) for door in doors]})
-        closed = closed_doors(doors, 0)
-        deadline = time.monotonic() + REACH_S + CONNECT_S
-        while waited := [one.member.rank for one in self._connections if one.member and one.closed is None]:
-            self._turn(listener)
-            if (missing := self._missing()) or time.monotonic() > deadline:
-                named = self._place.named(missing or waited, self._own.count)
-                raise LaunchError(f"{named} left while all tried to reach each other; expected all to stay")
-        closed += [line for one in self._connections for line in one.closed or ()]
-        if closed:
-            raise LaunchError(closed_text(closed))
-
-    def _members(self) -> list[Participant]:
-        return [one.member for one in self._connections if one.member]
+                self._tell({"missing": missing})
+            with contextlib.suppress(OSError):  # none came, or it is gone again
+                connected, _ = listener.accept()
+                if threading.active_count() > self._own.count + SPARE_CONNECTIONS:
+                    connected.close()
+                else:
+                    threading.Thread(target=self._introduce, args=(connected,), daemon=True).start()
+            self._members = [(member, its) for member, its in self._members if not its.is_gone()]
+            while not self._introduced.empty():
+                self._members.append(self._introduced.get())
+                self._check(self._members[-1][0])
 
     def _missing(self) -> list[int]:
-        there = {member.rank for member in self._members()}
+        there = {member.rank for member, _ in self._members}
         return [rank for rank in range(1, self._own.count) if rank not in there]
 
-    def _accept(self, listener: socket.socket) -> None:
-        try:
-            connected, _ = listener.accept()
-        except OSError:  # gone again
-            return
-        if len(self._connections) >= self._own.count + SPARE_CONNECTIONS:
+    def _introduce(self, connected: socket.socket) -> None:
+        """Runs in a thread for each connection, which may be a stranger's."""
+        connection = _Connection(connected, MAX_LINE_BYTES)
+        member = None
+        with contextlib.suppress(OSError):
+            member = decode_participant(connection.read(INTRODUCE_S))
+        if member is None:
             connected.close()
-            return
-        connected.setblocking(False)
-        connection = _Connection(connected, time.monotonic())
-        self._connections.append(connection)
-        self._selector.register(connected, selectors.EVENT_READ, connection)
-
-    def _read(self, connection: _Connection) -> None:
-        try:
-            data = connection.socket.recv(MAX_LINE_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        connection.received += data
-        if not data or len(connection.received) > MAX_LINE_BYTES:
-            self._drop(connection)
-        elif b"\n" in connection.received:
-            line, _, connection.received = connection.received.partition(b"\n")
-            if connection.member is not None:
-                connection.closed = connection.closed or decode_closed(line)
-                return
-            connection.member = decode_participant(line)
-            if connection.member is None:
-                self._drop(connection)
-            else:
-                self._check(connection.member)
+        else:
+            self._introduced.put((member, connection))
 
     def _check(self, new: Participant) -> None:
         """LaunchError where it cannot be one of this job's nodes, or is one already."""
-        own, noun = self._own, self._place.noun
+        own, noun = self._own, self._point.noun
         flag = "--nodes" if noun == "node" else "--world-size"
         if new.count != own.count:
             raise LaunchError(
                 f"{noun} {new.rank} ({new.host}) was started with {flag} {new.count}, {noun} 0 ({own.host}) "
                 f"with {flag} {own.count}; expected the same"
             )
-        for other in (own, *(member for member in self._members() if member is not new)):
+        for other in (own, *(member for member, _ in self._members if member is not new)):
             if other.rank == new.rank:
                 raise LaunchError(
                     f"{noun} {new.rank} was started twice, on {other.host} and on {new.host}; expected each "
                     f"{noun} once, with a unique number"
                 )
-            if new.machine and other.machine == new.machine and not self._place.one_machine:
+            if new.machine and other.machine == new.machine and not self._point.same_machine:
                 raise LaunchError(
                     f"{noun} {new.rank} ({new.host}) is on the same machine as {noun} {other.rank} "
                     f"({other.host}); expected another machine, or --master-addr 127.0.0.1 on all of them "
                     "where one machine is to play them all"
                 )
 
-    def _drop_strangers(self) -> None:
-        now = time.monotonic()
-        for connection in list(self._connections):
-            if connection.member is None and now - connection.since > INTRODUCE_S:
-                self._drop(connection)
+    def _try_ports(self) -> None:
+        """All try the ports of all others; LaunchError where one is closed."""
+        nodes = [self._own, *(member for member, _ in self._members)]
+        self._tell({"nodes": [asdict(node) for node in nodes]})
+        closed = closed_ports(nodes, 0, self._point)
+        deadline = time.monotonic() + REACH_S + CONNECT_S
+        for member, connection in self._members:
+            lines = None
+            with contextlib.suppress(OSError):
+                lines = (connection.read(deadline - time.monotonic()) or {}).get("closed")
+            if not isinstance(lines, list):
+                named = self._point.named([member.rank], self._own.count)
+                raise LaunchError(f"{named} left while all tried to reach each other; expected all to stay")
+            closed += [line for line in lines if isinstance(line, str) and line.isprintable()]
+        if closed:
+            more = f"; and {len(closed) - MOST_SHOWN} more" if len(closed) > MOST_SHOWN else ""
+            raise LaunchError(
+                f"{'; '.join(closed[:MOST_SHOWN])}{more}; expected machines that reach each other at all TCP "
+                "ports (or --interface NAME, the network to use)"
+            )
 
-    def _drop(self, connection: _Connection) -> None:
-        self._selector.unregister(connection.socket)
-        connection.socket.close()
-        self._connections.remove(connection)
 
-    def _answer(self, message: Mapping[str, Any]) -> None:
-        line = (json.dumps(message) + "\n").encode()
-        for connection in self._connections:
-            if connection.member is not None:
-                with contextlib.suppress(OSError):  # its end is seen when it is read
-                    connection.socket.settimeout(CONNECT_S)
-                    connection.socket.sendall(line)
-                    connection.socket.setblocking(False)
-
-
-def decode_participant(line: bytes) -> Participant | None:
+def decode_participant(table: dict[str, Any] | None) -> Participant | None:
     """A node's introduction; None for anything else that connects."""
     try:
-        member = from_json(Participant, line)
-    except ValueError:
+        member = from_table(Participant, table or {})
+    except (ValueError, TypeError, KeyError):
         return None
     return member if member.is_sound else None
-
-
-def decode_closed(line: bytes) -> list[str] | None:
-    """What a node reports of the others' doors; None for anything else."""
-    try:
-        lines = json.loads(line)["closed"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
-    is_sound = isinstance(lines, list) and all(isinstance(one, str) and one.isprintable() for one in lines)
-    return lines if is_sound else None
-
-
-def encode_participant(member: Participant) -> bytes:
-    return (to_json(member) + "\n").encode()
 
 
 class _Caller(_Meeting):
@@ -349,151 +335,94 @@ class _Caller(_Meeting):
 
     def run(self) -> dict[str, socket.socket]:
         """Until number 0 answers that all are there and reach each other."""
-        noun, shown = self._place.noun, self._place.shown
-        while (connected := self._call()) is None:
-            if self._is_over:
-                raise LaunchError(
-                    f"{noun} {self._own.rank}: {noun} 0 did not answer at {shown} within "
-                    f"{self._limit_s:.0f} s: {self._trouble}; expected it to be started there"
-                )
+        noun, shown = self._point.noun, self._point.shown
+        while not self._is_over:
+            try:
+                return {f"{noun} 0": self._call()}
+            except (OSError, UnicodeError) as error:
+                self._note(explain(error))
             time.sleep(RETRY_S)
-        return {f"{noun} 0": connected}
+        raise LaunchError(
+            f"{noun} {self._own.rank}: {noun} 0 did not answer at {shown} within "
+            f"{self._limit_s:.0f} s: {self._trouble}; expected it to be started there"
+        )
 
-    def _failed(self, trouble: str) -> bool:
+    def _note(self, trouble: str) -> None:
         self._trouble = trouble
         if self._is_report_due:
             self._report([0], trouble)
-        return False
 
-    def _call(self) -> socket.socket | None:
-        """One connection, open when number 0 answers go; None where it came to nothing."""
+    def _call(self) -> socket.socket:
+        """A connection over which number 0 has answered go. Raises OSError where it came to nothing."""
         left_s = max(0.1, self._began + self._limit_s - time.monotonic())
-        address = (self._place.address, self._place.port)
+        address = (self._point.address, self._point.port)
         with contextlib.ExitStack() as opened:
-            try:
-                connected = opened.enter_context(socket.create_connection(address, min(CONNECT_S, left_s)))
-                if connected.getsockname() == connected.getpeername():
-                    # TCP's simultaneous open: while nothing listens, a port of the range for clients may be
-                    # given to this very connection.
-                    raise ConnectionRefusedError
-                with self._open_door(connected):
-                    connected.sendall(encode_participant(self._own))
-                    if self._listen(connected):
-                        opened.pop_all()
-                        return connected
-            except (OSError, UnicodeError) as error:
-                self._failed(explain(error))
-        return None
+            connected = opened.enter_context(socket.create_connection(address, min(CONNECT_S, left_s)))
+            if connected.getsockname() == connected.getpeername():
+                # TCP's simultaneous open: while nothing listens, a port of the range for clients may be given
+                # to this very connection.
+                raise ConnectionRefusedError
+            with self._open_port(connected):
+                self._follow(_Connection(connected, MAX_ANSWER_BYTES))
+            opened.pop_all()
+            return connected
 
-    def _listen(self, connected: socket.socket) -> bool:
-        connected.settimeout(TICK_S)
-        received = b""
-        heard = time.monotonic()
+    def _follow(self, connection: _Connection) -> None:
+        """Do as number 0 says, until it says go. Raises LaunchError with the fault that it found."""
+        connection.send(asdict(self._own))
         self._trouble = "it waits for other nodes"
+        heard = time.monotonic()
         while not self._is_over:
-            try:
-                data = connected.recv(MAX_LINE_BYTES)
-            except TimeoutError:
+            message = connection.read(TICK_S)
+            if message is None:
                 # Number 0 reports who is missing more often than that.
                 if time.monotonic() - heard > 2 * REPORT_S:
-                    self._failed("it accepts and does not answer; another program may have the port")
+                    self._note("it accepts and does not answer; another program may have the port")
                 continue
-            *lines, received = (received + data).split(b"\n")
-            if any(self._obey(line, connected) for line in lines):
-                return True
             heard = time.monotonic()
-            if not data or len(received) > MAX_ANSWER_BYTES:
-                return self._failed("it answers and closes the connection")
-        return False
-
-    def _obey(self, line: bytes, connected: socket.socket) -> bool:
-        """True for go. Raises LaunchError with the fault that number 0 found."""
-        try:
-            message = json.loads(line)
             if fault := message.get("error"):
                 raise LaunchError(str(fault)[:MAX_LINE_BYTES])
-            if missing := [int(rank) for rank in message.get("missing", ())]:
-                self._report(missing)
-            if doors := [from_table(Door, table) for table in message.get("doors", ())]:
-                at_0 = connected.getpeername()[0]  # where it listens on all interfaces
-                doors = [
-                    replace(door, address=at_0) if door.address in EVERYWHERE else door for door in doors
+            if message.get("go") is True:
+                return
+            try:
+                if missing := [int(rank) for rank in message.get("missing", ())]:
+                    self._report(missing)
+                nodes = [from_table(Participant, table) for table in message.get("nodes", ())]
+            except (ValueError, TypeError, KeyError) as error:
+                raise ConnectionError("another program answers there") from error
+            if nodes:
+                at_0 = connection.socket.getpeername()[0]  # where it listens on all interfaces
+                nodes = [
+                    replace(node, address=at_0) if node.address in EVERYWHERE else node for node in nodes
                 ]
-                closed = closed_doors(doors, self._own.rank)[:MOST_SHOWN]
-                connected.settimeout(CONNECT_S)
-                connected.sendall((json.dumps({"closed": closed}) + "\n").encode())
-                connected.settimeout(TICK_S)
-            return message.get("go") is True
-        except (ValueError, TypeError, KeyError, AttributeError, StopIteration, RecursionError):
-            return False  # no message of ours
+                connection.send({"closed": closed_ports(nodes, self._own.rank, self._point)[:MOST_SHOWN]})
+        raise ConnectionError(self._trouble)
 
 
-def open_store(environment: Mapping[str, str], rank: int, timeout_s: float) -> TCPStore:
-    """The job's store: torchrun's own, or that of rank 0 (`served_store`). Waits for no rank but rank 0.
+def closed_ports(nodes: Sequence[Participant], own_rank: int, point: MeetingPoint) -> list[str]:
+    """A line for each of the other nodes whose port cannot be reached from here, and why."""
+    (own,) = [node for node in nodes if node.rank == own_rank]
 
-    Raises LaunchError where it is not served within `timeout_s`.
-    """
-    address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
-    is_torchruns = _launcher_serves(environment)
-    try:
-        # At rank 0 it shares the server that is there: torch's lives as long as one of its stores.
-        is_master = rank == 0 and not is_torchruns
-        return _store(address, port, timedelta(seconds=timeout_s), is_master=is_master)
-    except RuntimeError as error:
-        server = "torchrun on node 0" if is_torchruns else "rank 0"
-        raise LaunchError(
-            f"rank {rank}: {server} did not answer at {address}:{port} within {timeout_s:g} s"
-        ) from error
+    def try_one(node: Participant) -> str:
+        try:
+            socket.create_connection((node.address, node.port), REACH_S).close()
+        except OSError as error:
+            names = f"{point.name_of(own)} cannot reach {point.name_of(node)}"
+            return f"{names} at {node.address}:{node.port}: {explain(error)}"
+        return ""
+
+    with ThreadPoolExecutor(PORTS_AT_ONCE) as pool:
+        return list(filter(None, pool.map(try_one, (node for node in nodes if node is not own))))
 
 
-def serve_store(listener: socket.socket) -> TCPStore:
-    """A store behind a listening socket; its server lives as long as it, or a store beside it, does.
-
-    torch gives every further store of this process that is to serve the same port this one's server.
-    """
-    host, port = listener.getsockname()[:2]
-    host = "localhost" if is_everywhere(listener) else host
-    return _store(host, port, STORE_TIMEOUT, is_master=True, master_listen_fd=listener.detach())
-
-
-def _store(host: str, port: int, timeout: timedelta, **options: Any) -> TCPStore:  # noqa: ANN401
-    # torch.distributed has the same name, but does not export it to type checkers.
-    from torch._C._distributed_c10d import TCPStore
-
-    return TCPStore(
-        host_name=host, port=port, timeout=timeout, wait_for_workers=False, multi_tenant=True, **options
-    )
-
-
-def _launcher_serves(environment: Mapping[str, str]) -> bool:
-    return environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-
-
-@contextlib.contextmanager
-def served_store(environment: MutableMapping[str, str]) -> Iterator[None]:
-    """While ranks meet: rank 0 serves the store, on MASTER_ADDR alone, unless a launcher above it does.
-
-    A process that is alone takes another port where its own was taken meanwhile.
-    """
-    serves = environment.get("RANK") == "0" and not _launcher_serves(environment)
-    if not serves or "MASTER_ADDR" not in environment:
-        yield
-        return
-    address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
-    try:
-        listener = listen_on(address, port)
-    except PortInUseError:
-        if environment.get("WORLD_SIZE", "1") != "1":
-            raise
-        listener = listen_on(address, ANY_PORT)
-        environment["MASTER_PORT"] = str(listener.getsockname()[1])
-    store = serve_store(listener)
-    yield
-    del store  # the process group has another one by now, with the same server
-
-
-def lone_process_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Rendezvous variables for one process that no launcher started, which talks to no other machine."""
-    lone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
-    own = {name: environment.get(name, "lo") for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
-    return {**lone, **own, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(find_free_port())}
+def explain(error: Exception) -> str:
+    """Why a connection failed, in words."""
+    if isinstance(error, ConnectionRefusedError):
+        return "the connection is refused (nothing listens there yet, or another port)"
+    if isinstance(error, socket.gaierror | UnicodeError):
+        return "its name is not known here"
+    if isinstance(error, TimeoutError):
+        return "no answer (a firewall, or a host that is down)"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return str(error)

@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from alphazero.launch.node.meeting import open_store, served_store
+    from alphazero.launch.node.store import open_store, served_store
     from alphazero.network.model.precision import choose_device
 
     thresholds = load_thresholds(args.thresholds).collective

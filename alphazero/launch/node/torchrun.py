@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import LaunchError, LostConnectionError, PortInUseError
 from alphazero.base.log import error_line
 from alphazero.base.text import escaped
-from alphazero.launch.blame import FAILURE_VARIABLE, FirstFailure, RankEnd, first_failure
-from alphazero.launch.node.meeting import MeetingPlace, Participant, serve_store
+from alphazero.launch.blame import FAILURE_VARIABLE, Failure, RankEnd, first_failure
+from alphazero.launch.node.host_link import LostNode, tell_nodes, watch_nodes
+from alphazero.launch.node.meeting import MeetingPoint, Participant
 from alphazero.launch.node.meeting import meet as meet_nodes
-from alphazero.launch.node.reach import Bond, Loss
+from alphazero.launch.node.store import serve_store
 from alphazero.machine.machine import (
     ANY_PORT,
     DEFAULT_PORT,
@@ -86,12 +87,13 @@ def main(arguments: Sequence[str]) -> int:
     except LaunchError as error:
         return refuse(error)
     # One head watches all hosts; nodes that were started by hand watch each other.
-    bond = Bond(others if args.silence_timeout else {}, args.silence_timeout, end_with)
+    links = others if args.silence_timeout else {}
+    watch_nodes(links, args.silence_timeout, end_with)
     status, fate = 1, "its launcher failed"
     try:
         status, fate = run(args, listener)
     finally:
-        bond.end(status, fate)
+        tell_nodes(links.values(), status, fate)
     return status
 
 
@@ -107,8 +109,8 @@ def run(args: argparse.Namespace, listener: socket.socket | None) -> tuple[int, 
     try:
         torchrun.main(for_torchrun(args))
     except ChildFailedError as error:
-        end = report(error.failures)
-        return end.status, f"rank {end.rank} {end.fate}"
+        failure = report(error.failures)
+        return failure.status, f"rank {failure.rank} {failure.fate}"
     except SignalException as error:
         print(f"alphazero: ended by {error.sigval.name}", file=sys.stderr)
         return 128 + int(error.sigval), f"ended by {error.sigval.name}"
@@ -117,15 +119,17 @@ def run(args: argparse.Namespace, listener: socket.socket | None) -> tuple[int, 
     return 0, ""
 
 
-def end_with(loss: Loss) -> None:
+def end_with(lost: LostNode) -> None:
     """End this node's part at once, as another node is gone: the agent ends the ranks."""
-    fate = f"has lost {loss.name}"
-    failure = FirstFailure(None, fate, LostConnectionError.kind, (), loss.fate, time.monotonic())
-    _tell(failure, f"this node {fate}: {loss.fate}", os.environ)
-    os._exit(loss.status)
+    fate = f"has lost {lost.name}"
+    failure = Failure(
+        "", None, fate, lost.fate, "", lost.status, LostConnectionError.kind, at=time.monotonic()
+    )
+    _tell(failure, f"this node {fate}: {lost.fate}", os.environ)
+    os._exit(lost.status)
 
 
-def _tell(failure: FirstFailure, line: str, environment: Mapping[str, str]) -> None:
+def _tell(failure: Failure, line: str, environment: Mapping[str, str]) -> None:
     """Report a failure to the agent of this host, whose head shows it for all hosts; else to people."""
     if file := environment.get(FAILURE_VARIABLE):
         write_record(Path(file), failure)
@@ -144,8 +148,8 @@ def meet(args: argparse.Namespace) -> tuple[socket.socket | None, dict[str, sock
     own = Participant(args.node_rank, args.nnodes, socket.gethostname(), machine_identity())
     is_local = names_loopback(args.master_addr)
     interface = os.environ.get("GLOO_SOCKET_IFNAME", "")
-    place = MeetingPlace(args.master_addr, args.master_port, one_machine=is_local, interface=interface)
-    return listener, meet_nodes(own, place, args.start_timeout, _say, listener)
+    point = MeetingPoint(args.master_addr, args.master_port, same_machine=is_local, interface=interface)
+    return listener, meet_nodes(own, point, args.start_timeout, _say, listener)
 
 
 def _listen(args: argparse.Namespace) -> socket.socket:
@@ -171,24 +175,25 @@ def _say(text: str) -> None:
 def refuse(error: LaunchError, environment: Mapping[str, str] = os.environ) -> int:
     """Say why no rank was started; returns the exit status."""
     text = str(error)
-    failure = FirstFailure(None, "could not start its ranks", error.kind, (), text, time.monotonic())
+    fate, now = "could not start its ranks", time.monotonic()
+    failure = Failure("", None, fate, text, status=error.exit_code, kind=error.kind, at=now)
     _tell(failure, text, environment)
     return error.exit_code
 
 
-def report(failures: Mapping[int, ProcessFailure], environment: Mapping[str, str] = os.environ) -> RankEnd:
-    """Say which rank failed first and how; returns its end."""
+def report(failures: Mapping[int, ProcessFailure], environment: Mapping[str, str] = os.environ) -> Failure:
+    """Say which rank failed first and how."""
     ends = [
         RankEnd(rank, failure.local_rank, failure.pid, failure.exitcode)
         for rank, failure in sorted(failures.items())
     ]
     accounts = environment.get(OUTPUT_VARIABLE)
-    end, failure = first_failure(ends, Path(accounts) if accounts else None)
-    _tell(failure, f"rank {end.rank} on {socket.gethostname()} {end.fate}", environment)
-    others = [f"rank {other.rank} {other.fate}" for other in ends if other is not end]
+    failure = first_failure(ends, Path(accounts) if accounts else None)
+    _tell(failure, f"rank {failure.rank} on {socket.gethostname()} {failure.fate}", environment)
+    others = [f"rank {other.rank} {other.fate}" for other in ends if other.rank != failure.rank]
     if others:
         print(f"alphazero: then {'; '.join(others)}", file=sys.stderr)
-    return end
+    return failure
 
 
 if __name__ == "__main__":

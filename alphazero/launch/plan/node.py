@@ -19,8 +19,8 @@ from alphazero.settings.sections import NetworkConfig
 # chess_cpu held 692 MiB at its most with a micro-batch of 256 and 617 with 128 (VmHWM of 60 steps with
 # validation and checkpoints, torch 2.13); activations and weights as computed below are 300 and 160 of them.
 BASE_BYTES = 512 << 20
-# Tensors of the tower's size kept for backward per convolution: 3.5 to 7.0 were measured by
-# memory_probe.bytes_per_position for 20x256, 10x128, 6x64 and 2x32.
+# Tensors of the tower's size kept for backward per convolution: 3.5 to 7.0 were measured
+# for 20x256, 10x128, 6x64 and 2x32.
 KEPT_TENSORS = 8
 # Weights, gradients, two moments, the reduction's bucket, a temporary, a copy for a checkpoint.
 WEIGHT_COPIES = 7

@@ -21,7 +21,7 @@ from alphazero.base.errors import DataError
 from alphazero.base.files import complete_lines, cut_unfinished_line
 from alphazero.games.core_types import Line
 from alphazero.games.registry import get_game
-from alphazero.play.matches.players import Player
+from alphazero.play.matches.players import ChooseMoves
 
 ITEMS_AHEAD = 8  # a thread
 
@@ -282,7 +282,7 @@ def solved_outcome(solver: _core.Connect4Solver, question: SolvedMove) -> int:
     return -int(solver.outcome(line))
 
 
-def find_errors(positions: Sequence[SolvedPosition], player: Player, outcomes: Outcomes) -> list[bool]:
+def find_errors(positions: Sequence[SolvedPosition], player: ChooseMoves, outcomes: Outcomes) -> list[bool]:
     """Whether the player's move in each position has a worse outcome than the position; never in a lost one.
 
     The player is not asked where all moves are known to be equally good.
@@ -303,7 +303,7 @@ def may_err(position: SolvedPosition) -> bool:
     return not known or min(known) < sign(position.score)
 
 
-def count_errors(positions: Sequence[SolvedPosition], player: Player, outcomes: Outcomes) -> int:
+def count_errors(positions: Sequence[SolvedPosition], player: ChooseMoves, outcomes: Outcomes) -> int:
     """Positions in which the player errs (see find_errors)."""
     return sum(find_errors(positions, player, outcomes))
 
@@ -324,7 +324,7 @@ def count_without_errors(positions: Sequence[SolvedPosition], outcomes: Outcomes
     return sum(position.moves not in with_errors for position in positions)
 
 
-def move_errors(sets: Sequence[SolvedSet], player: Player) -> dict[str, float]:
+def move_errors(sets: Sequence[SolvedSet], player: ChooseMoves) -> dict[str, float]:
     """Share of wrong moves in the own table by class, and `move_error` over all positions."""
     errors = {entry.name: count_errors(entry.positions, player, table_outcomes) for entry in sets}
     figures = {

@@ -23,7 +23,7 @@ from alphazero.games.outside.solvers import Solve, position_key, result_of, solv
 from alphazero.games.outside.use import explainer_of, rules_of
 from alphazero.games.registry import make_line
 from alphazero.measure.truth.solved_positions import ExactPosition
-from alphazero.play.matches.players import Player
+from alphazero.play.matches.players import ChooseMoves
 from alphazero.run.directory import RunDirectory
 
 NUM_POSITIONS = 200  # of a validation
@@ -222,7 +222,7 @@ def values_of_moves(rules: Rules, solve: Solve, state: State) -> tuple[int, ...]
     return tuple(values)
 
 
-def errors_of(positions: Sequence[ExactPosition], player: Player) -> list[bool]:
+def errors_of(positions: Sequence[ExactPosition], player: ChooseMoves) -> list[bool]:
     """Whether the player's move in each position changes its value for the worse."""
     lines: list[Line] = [position.line for position in positions]
     return [move not in position.keeping for position, move in zip(positions, player(lines), strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -11,6 +12,8 @@ from torch.nn import functional
 from alphazero.network.model.planes import DeviceBatch, dense_target, legal_mask
 from alphazero.network.model.resnet import NetworkOutput
 from alphazero.settings.sections import LossConfig
+
+Term = TypeVar("Term", Tensor, float)
 
 # Shapes: B positions, A policy indices, 3 = win, draw, loss of the mover.
 
@@ -59,9 +62,7 @@ def loss_terms(config: LossConfig, output: NetworkOutput, batch: DeviceBatch) ->
         wdl_B3 = output.wdl_B3.float()
         value_B = -(batch.wdl_B3 * functional.log_softmax(wdl_B3, dim=1)).sum(1)
         moves_left_B = moves_left_loss(output.moves_left_B1, batch.moves_left_B)
-        total = (
-            policy_B.mean() + config.value_weight * value_B.mean() + MOVES_LEFT_WEIGHT * moves_left_B.mean()
-        )
+        total = weighted_loss(config, policy_B.mean(), value_B.mean(), moves_left_B.mean())
         with torch.no_grad():
             rank_B = rank_of_target(masked_BA, target_BA)
             rows = (
@@ -75,6 +76,11 @@ def loss_terms(config: LossConfig, output: NetworkOutput, batch: DeviceBatch) ->
             )
             sums = torch.stack([row.double().sum() for row in rows])
         return LossTerms(total, sums)
+
+
+def weighted_loss(config: LossConfig, policy: Term, value: Term, moves_left: Term) -> Term:
+    """The loss from its terms."""
+    return policy + config.value_weight * value + MOVES_LEFT_WEIGHT * moves_left
 
 
 def moves_left_loss(predicted_B1: Tensor | None, target_B: Tensor) -> Tensor:

@@ -13,28 +13,30 @@ import time
 from collections import defaultdict
 from collections.abc import Coroutine
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 import chess
 import chess.engine
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.text import one_of, quoted, reason, shortened
+from alphazero.base.text import quoted, reason, shortened
 from alphazero.machine.die_with_parent import guarded
-from alphazero.play.matches.game import Decision, Ending, Score
-from alphazero.play.matches.players import EnginePlayer
+from alphazero.play.matches.game import Decision, Ending, LiveGame, Score
+from alphazero.play.matches.players import Player
 
 START_TIMEOUT_S = 35.0  # until uciok, as cutechess has it
 QUIT_TIMEOUT_S = 1.0
+CLOSE_TIMEOUT_S = 10.0
+LATE_S = 1.0  # waited beyond the clock and margin of an engine
 # What engines send, bounded:
 MOST_LINE_BYTES = 1 << 20
 MOST_CENTIPAWNS = 1_000_000
 MOST_MOVES = 1_000  # to mate
 MOST_DEPTH = 1_000
 MOST_NODES = 10**15
+
+Result = TypeVar("Result")
 
 
 class ForfeitError(Exception):
@@ -46,40 +48,37 @@ class ForfeitError(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True)
-class MoveRequest:
-    """A position with all its moves, the limit of the move, and when and how the engine forfeits."""
-
-    game: int
-    board: chess.Board
-    limit: chess.engine.Limit
-    timeout_s: float
-    timeout_ending: Ending
-    timeout_reason: str
-
-
 class EngineProcess:
     """A running engine, for the thread of the event loop alone."""
 
-    def __init__(
-        self, engine: EnginePlayer, transport: asyncio.SubprocessTransport, protocol: _TimedProtocol
-    ) -> None:
-        self.engine = engine
+    def __init__(self, transport: asyncio.SubprocessTransport, protocol: _TimedProtocol) -> None:
         self._transport = transport
         self._protocol = protocol
 
     @classmethod
-    async def start(cls, engine: EnginePlayer) -> EngineProcess:
+    async def start(cls, player: Player) -> EngineProcess:
         """Start the engine and set its options. Raises ConfigError."""
         logging.getLogger("chess.engine").addHandler(logging.NullHandler())
-        process = await cls._spawn(engine)
+        who, program = f"player {quoted(player.name)}", player.command[0]
+        local = Path(player.directory or ".") / program
+        if shutil.which(program) is None and not (local.is_file() and os.access(local, os.X_OK)):
+            raise ConfigError(f"{who}: {quoted(program)}: expected an executable program")
         try:
-            await asyncio.wait_for(process._protocol.initialize(), START_TIMEOUT_S)
-            process._check_options()
-            await process._protocol.configure(dict(engine.options))
-            await asyncio.wait_for(process._protocol.ping(), START_TIMEOUT_S)
+            transport, protocol = await asyncio.get_running_loop().subprocess_exec(
+                _TimedProtocol,
+                *guarded(player.command, with_children=True),
+                cwd=player.directory or None,
+                start_new_session=True,  # Ctrl-C is ours alone, and all its processes end together
+            )
+        except OSError as error:
+            raise ConfigError(f"{who}: cannot be started: {error.strerror}") from error
+        process = cls(transport, protocol)
+        try:
+            await asyncio.wait_for(protocol.initialize(), START_TIMEOUT_S)
+            for name, value in player.options.items():
+                await protocol.configure({name: value})
+            await asyncio.wait_for(protocol.ping(), START_TIMEOUT_S)
         except BaseException as error:
-            last_words = process._protocol.last_words
             await process.kill()
             if isinstance(error, (asyncio.TimeoutError, TimeoutError)):
                 fault = f"no uciok and readyok within {START_TIMEOUT_S:g} s"
@@ -87,67 +86,34 @@ class EngineProcess:
                 fault = reason(error)
             else:
                 raise
-            last = f" ({shortened(last_words)})" if last_words else ""
-            raise ConfigError(f"{_place(engine)}: {fault}{last}; expected a UCI engine") from error
+            raise ConfigError(f"{who}: {fault}{protocol.last_words}; expected a UCI engine") from error
         return process
-
-    @classmethod
-    async def _spawn(cls, engine: EnginePlayer) -> EngineProcess:
-        program = engine.command[0]
-        local = Path(engine.directory or ".") / program
-        if shutil.which(program) is None and not (local.is_file() and os.access(local, os.X_OK)):
-            raise ConfigError(f"{_place(engine)}: {quoted(program)}: expected an executable program")
-        try:
-            transport, protocol = await asyncio.get_running_loop().subprocess_exec(
-                _TimedProtocol,
-                *guarded(engine.command, with_children=True),
-                cwd=engine.directory or None,
-                start_new_session=True,  # Ctrl-C is ours alone, and all its processes end together
-            )
-        except OSError as error:
-            raise ConfigError(f"{_place(engine)}: cannot be started: {error.strerror}") from error
-        return cls(engine, transport, protocol)
-
-    def _check_options(self) -> None:
-        """Raises ConfigError for unknown options and invalid values."""
-        known = self._protocol.options
-        for name, value in self.engine.options.items():
-            place = f"{_place(self.engine)}, option.{name}"
-            if name not in known:
-                raise ConfigError(f"{place}: no such option; {one_of(name, map(shortened, known))}")
-            if known[name].is_managed():
-                raise ConfigError(f"{place}: this option is set by the match")
-            try:
-                known[name].parse(value)
-            except chess.engine.EngineError as error:
-                raise ConfigError(f"{place}={quoted(value)}: {reason(error)}") from error
 
     @property
     def is_running(self) -> bool:
         """Whether the process has not ended."""
         return not self._protocol.returncode.done()
 
-    async def answer(self, question: MoveRequest) -> Decision:
-        """The engine's move. Raises ForfeitError."""
+    async def move(
+        self, game: int, board: chess.Board, limit: chess.engine.Limit, timeout_s: float, late: ForfeitError
+    ) -> Decision:
+        """The engine's move in the game of this number. Raises ForfeitError, `late` after timeout_s."""
         protocol = self._protocol
         protocol.asked_s = protocol.answered_s = time.monotonic()
         try:
-            play = protocol.play(
-                question.board, question.limit, game=question.game, info=chess.engine.INFO_SCORE
-            )
-            result = await asyncio.wait_for(play, question.timeout_s)
+            play = protocol.play(board, limit, game=game, info=chess.engine.INFO_SCORE)
+            result = await asyncio.wait_for(play, timeout_s)
         except (asyncio.TimeoutError, TimeoutError) as error:
-            raise ForfeitError(question.timeout_ending, question.timeout_reason) from error
+            raise late from error
         except chess.engine.EngineTerminatedError as error:
-            last = f" ({shortened(protocol.last_words)})" if protocol.last_words else ""
-            raise ForfeitError(Ending.ABANDONED, f"disconnects{last}") from error
+            raise ForfeitError(Ending.ABANDONED, f"disconnects{protocol.last_words}") from error
         except chess.engine.EngineError as error:
             raise ForfeitError(Ending.ILLEGAL, f"makes an illegal move ({reason(error)})") from error
         except Exception as error:  # whatever python-chess makes of what the engine sent
             raise ForfeitError(Ending.ABANDONED, f"fails ({reason(error)})") from error
         if not result.move:  # none, or the null move 0000
             raise ForfeitError(Ending.ILLEGAL, "makes no move")
-        if not question.board.is_legal(result.move):  # sent early, it was judged by the position before
+        if not board.is_legal(result.move):  # sent early, it was judged by the position before
             raise ForfeitError(Ending.ILLEGAL, f"makes an illegal move ({result.move.uci()})")
         info = result.info
         return Decision(
@@ -187,7 +153,7 @@ class _TimedProtocol(chess.engine.UciProtocol):
     def __init__(self) -> None:
         super().__init__()
         self.asked_s = self.answered_s = 0.0
-        self.last_words = ""
+        self.last_words = ""  # for the end of a message: " (no licence found)"
 
     def send_line(self, line: str) -> None:
         if line.startswith("go"):
@@ -205,11 +171,11 @@ class _TimedProtocol(chess.engine.UciProtocol):
         if len(self.buffer[fd]) > MOST_LINE_BYTES:
             self.buffer[fd].clear()
             if fd == 1 and self.transport is not None:
-                self.last_words = f"a line of over {MOST_LINE_BYTES:,} bytes"
+                self.error_line_received(f"a line of over {MOST_LINE_BYTES:,} bytes")
                 self.transport.terminate()
 
     def error_line_received(self, line: str) -> None:
-        self.last_words = line
+        self.last_words = f" ({shortened(line)})" if line else ""
 
 
 def _score(score: chess.engine.PovScore | None) -> Score | None:
@@ -225,31 +191,21 @@ def _bounded(number: int, least: int, most: int) -> int:
     return max(least, min(number, most))
 
 
-def _place(engine: EnginePlayer) -> str:
-    return f"player {quoted(engine.name)}"
-
-
-CLOSE_TIMEOUT_S = 10.0
-Result = TypeVar("Result")
-
-
 class EngineRoom:
     """The engine processes of a match, as a context manager: no engine outlives it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="engines", daemon=True)
-        # Of the event loop's thread alone:
+        # Of the event loop's thread alone; engines go by their players' names:
         self._idle: dict[str, list[EngineProcess]] = defaultdict(list)
-        self._seated: dict[tuple[int, str], EngineProcess] = {}
+        self._playing: dict[tuple[int, str], EngineProcess] = {}
 
     def __enter__(self) -> EngineRoom:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._begin(self._close()).result(CLOSE_TIMEOUT_S)
         finally:
@@ -258,49 +214,70 @@ class EngineRoom:
             if not self._thread.is_alive():
                 self._loop.close()
 
-    def check(self, engine: EnginePlayer) -> None:
+    def check(self, player: Player) -> None:
         """Start the engine once, before the first game. Raises ConfigError where that fails."""
-        self._begin(self._warm_up(engine)).result()
 
-    def ask(self, engine: EnginePlayer, question: MoveRequest) -> Future[Decision]:
-        """Request a move; the future may raise ForfeitError."""
-        return self._begin(self._answer(engine, question))
+        async def warm_up() -> None:
+            self._idle[player.name].append(await EngineProcess.start(player))
+
+        self._begin(warm_up()).result()
+
+    def ask(self, player: Player, game: LiveGame, timeout_s: float) -> Future[Decision]:
+        """Request a move; the future may raise ForfeitError. timeout_s: of an engine without a clock."""
+        limit, clocks = player.limit, game.clocks
+        late = ForfeitError(Ending.ABANDONED, f"does not answer for {timeout_s:g} s")
+        if limit.is_timed:
+            timeout_s = game.clock.deadline_s + LATE_S
+            late = ForfeitError(Ending.TIME, "loses on time without an answer")
+        asked = chess.engine.Limit(nodes=limit.nodes, depth=limit.depth, time=limit.move_time_s)
+        if limit.control is not None:
+            asked.remaining_moves = game.clock.moves_to_go or None
+            for colour, clock in (("white", clocks[True]), ("black", clocks[False])):
+                if clock.limit.control is not None:
+                    setattr(asked, f"{colour}_clock", clock.left_s)
+                    setattr(asked, f"{colour}_inc", clock.limit.control.increment_s)
+        number, board = game.pairing.number, game.board().copy()
+
+        async def move() -> Decision:
+            process = await self._process(player, number)
+            try:
+                return await process.move(number, board, asked, timeout_s, late)
+            except ForfeitError:
+                await self._playing.pop((number, player.name)).kill()
+                raise
+
+        return self._begin(move())
 
     def leave(self, game: int) -> None:
         """Release the engines of a finished game."""
-        self._begin(self._free(game))
+
+        async def free() -> None:
+            for number, name in [key for key in self._playing if key[0] == game]:
+                self._idle[name].append(self._playing.pop((number, name)))
+
+        self._begin(free())
 
     def _begin(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    async def _warm_up(self, engine: EnginePlayer) -> None:
-        self._idle[engine.name].append(await EngineProcess.start(engine))
-
-    async def _answer(self, engine: EnginePlayer, question: MoveRequest) -> Decision:
-        place = (question.game, engine.name)
-        if place not in self._seated:
+    async def _process(self, player: Player, game: int) -> EngineProcess:
+        """The one that plays the game, else an idle one, else a new one."""
+        key = (game, player.name)
+        if key not in self._playing:
             # An engine that ended between two games is started again.
-            idle = [process for process in self._idle[engine.name] if process.is_running]
-            self._idle[engine.name] = idle
+            idle = [process for process in self._idle[player.name] if process.is_running]
+            self._idle[player.name] = idle
             try:
-                process = idle.pop() if idle else await EngineProcess.start(engine)
+                process = idle.pop() if idle else await EngineProcess.start(player)
             except ConfigError as error:  # though check() started it
                 raise ForfeitError(Ending.ABANDONED, f"cannot be restarted ({error})") from error
-            self._seated[place] = process
-        try:
-            return await self._seated[place].answer(question)
-        except ForfeitError:
-            await self._seated.pop(place).kill()
-            raise
-
-    async def _free(self, game: int) -> None:
-        for place in [place for place in self._seated if place[0] == game]:
-            self._idle[place[1]].append(self._seated.pop(place))
+            self._playing[key] = process
+        return self._playing[key]
 
     async def _close(self) -> None:
         unfinished = asyncio.all_tasks() - {asyncio.current_task()}
         for task in unfinished:
             task.cancel()
         await asyncio.gather(*unfinished, return_exceptions=True)
-        processes = [*self._seated.values(), *(process for idle in self._idle.values() for process in idle)]
+        processes = [*self._playing.values(), *(process for idle in self._idle.values() for process in idle)]
         await asyncio.gather(*(process.quit() for process in processes), return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The games of a match: pairings from the same opening with sides reversed, play, adjudication, results.
+"""A game of a match: its pairing, its play, adjudication and result.
 
 Names and rules of adjudication are those of fastchess.
 """
@@ -14,10 +14,10 @@ from enum import Enum
 import chess
 
 import alphazero._core as _core
+from alphazero.games.notation import CHESS
 from alphazero.games.tablebases import Tablebases
 from alphazero.play.matches.limits import Clock, Limit
 from alphazero.play.matches.openings import Opening
-from alphazero.play.uci_protocol import centipawns
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,6 @@ class Score:
         if self.mate is not None:
             return f"{'-' if self.mate <= 0 else '+'}M{abs(self.mate)}"
         return f"{self.cp / 100:+.2f}"
-
-
-def score_of_value(value: float, mate: int | None = None) -> Score:
-    """A proven mate, else centipawns of a network's value, -1 to 1, by lc0's formula."""
-    return Score(centipawns(value)) if mate is None else Score(mate=mate)
 
 
 @dataclass(frozen=True)
@@ -73,49 +68,35 @@ class Adjudication:
 
 
 class Adjudicator:
-    """Applies the rules to the scores of one game."""
+    """Applies the rules to the scores of one game of chess."""
 
     def __init__(self, rules: Adjudication) -> None:
-        self._rules = rules
-        self._quiet = 0
-        self._behind = {True: 0, False: 0}
-        self._decided = 0
+        self._draw, self._resign = rules.draw, rules.resign
+        self._quiet = 0  # scores in a row within the draw rule's
+        self._behind = {True: 0, False: 0}  # scores in a row of white and of black that are lost
+        self._decided = 0  # scores in a row that are lost or won
 
-    @property
-    def asks_for_scores(self) -> bool:
-        """Whether the rules need the scores."""
-        return self._rules.draw is not None or self._rules.resign is not None
+    def points(
+        self, score: Score | None, by_white: bool, *, resets_clock: bool, move_number: int
+    ) -> float | None:
+        """White's points where the rules end the game after a move with this score, else None.
 
-    def note(self, score: Score | None, by_white: bool, *, resets_clock: bool) -> None:
-        """Record the score of a move. resets_clock: of a capture or a pawn move."""
-        draw, resign = self._rules.draw, self._rules.resign
-        if draw:
-            if resets_clock:
-                self._quiet = 0
-            is_quiet = score is not None and score.mate is None and abs(score.cp) <= draw.score
-            self._quiet = self._quiet + 1 if is_quiet else 0
-        if resign:
+        resets_clock: of a capture or a pawn move. move_number: of full moves played.
+        """
+        if resign := self._resign:
             is_clear = score is not None and (score.mate is not None or abs(score.cp) >= resign.score)
             is_lost = is_clear and score is not None and score.is_bad
             self._behind[by_white] = self._behind[by_white] + 1 if is_lost else 0
             self._decided = self._decided + 1 if is_clear else 0
-
-    def result(self, score: Score | None, moved_white: bool, move_number: int) -> float | None:
-        """White's points where the rules end the game, else None.
-
-        score, moved_white: of the last move. move_number: of full moves played.
-        """
-        draw, resign = self._rules.draw, self._rules.resign
-        if resign and score is not None and score.is_bad:
-            count = self._decided if resign.twosided else self._behind[moved_white]
-            if count >= resign.movecount * (2 if resign.twosided else 1):
-                return 0.0 if moved_white else 1.0
-        if draw and move_number >= draw.movenumber and self._quiet >= 2 * draw.movecount:
-            return 0.5
+            count = self._decided // 2 if resign.twosided else self._behind[by_white]
+            if score is not None and score.is_bad and count >= resign.movecount:
+                return 0.0 if by_white else 1.0
+        if draw := self._draw:
+            is_quiet = score is not None and score.mate is None and abs(score.cp) <= draw.score
+            self._quiet = is_quiet + (0 if resets_clock or not is_quiet else self._quiet)
+            if move_number >= draw.movenumber and self._quiet >= 2 * draw.movecount:
+                return 0.5
         return None
-
-
-CHESS = "chess"
 
 
 class Ending(str, Enum):
@@ -141,7 +122,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Pairing:
-    """A game to be played. first: the contestant who has the first move of the game's rules (white).
+    """A game to be played. first: the number of the player who moves first by the game's rules (white).
 
     pair: games of the same number and players make a pair; number: counted from 1.
     """
@@ -151,6 +132,23 @@ class Pairing:
     first: int
     second: int
     opening: Opening
+
+
+def pairings_of(
+    num_players: int, openings: Sequence[Opening], *, gauntlet: bool = False
+) -> Iterator[Pairing]:
+    """Two games for each opening and each two players, opening by opening.
+
+    gauntlet: only the first player meets all others.
+    """
+    number = 0
+    for pair, opening in enumerate(openings):
+        for first, second in itertools.combinations(range(num_players), 2):
+            if first and gauntlet:
+                break
+            yield Pairing(number + 1, pair, first, second, opening)
+            yield Pairing(number + 2, pair, second, first, opening)
+            number += 2
 
 
 @dataclass(frozen=True)
@@ -188,8 +186,8 @@ class LiveGame:
         self.line = pairing.opening.line(game)
         self.clocks = {True: Clock(first), False: Clock(second)}  # by whether it is the first player's
         self.is_waiting = False  # for an engine's move
-        self._max_plies = rules.max_plies
-        self._judge = Adjudicator(rules)
+        self._rules = rules
+        self._judge = Adjudicator(rules) if game == CHESS and (rules.draw or rules.resign) else None
         self._tables = tables
         self._decisions: list[Decision] = []
         self._started_s = time.monotonic()
@@ -197,7 +195,7 @@ class LiveGame:
 
     @property
     def to_move(self) -> int:
-        """The contestant to move."""
+        """The number of the player to move."""
         return self.pairing.first if self.line.first_player_to_move else self.pairing.second
 
     @property
@@ -207,13 +205,12 @@ class LiveGame:
 
     def board(self) -> chess.Board:
         """python-chess's board with all moves; the game must be chess."""
+        opening = self.pairing.opening
         if self._board is None:
-            opening = self.pairing.opening
             self._board = chess.Board(opening.start or chess.STARTING_FEN)
-            for move in opening.moves:
-                self._board.push_uci(move)
-        for decision in self._decisions[len(self._board.move_stack) - len(self.pairing.opening.moves) :]:
-            self._board.push_uci(decision.move)
+        played = [*opening.moves, *(decision.move for decision in self._decisions)]
+        for move in played[len(self._board.move_stack) :]:
+            self._board.push_uci(move)
         return self._board
 
     def play(self, decision: Decision) -> FinishedGame | None:
@@ -221,42 +218,41 @@ class LiveGame:
         by_first = self.line.first_player_to_move
         self.line.push_text(decision.move)
         self._decisions.append(decision)
-        outcome = self.line.outcome()
+        outcome, is_first = self.line.outcome(), self.line.first_player_to_move
         if outcome.over:
-            for_first = outcome.value if self.line.first_player_to_move else -outcome.value
-            points = (1 + for_first) / 2
+            points = (1 + (outcome.value if is_first else -outcome.value)) / 2
             return self._over(points, Ending.NORMAL, _words(self.game, outcome.termination, points))
         if self._tables is not None and (known := self._tables.result(str(self.line))) is not None:
-            points = (1 + (known if self.line.first_player_to_move else -known)) / 2
-            return self._over(
-                points, Ending.ADJUDICATION, f"{self._winner(points)} by adjudication: tablebases"
-            )
-        if self._judge.asks_for_scores and self.game == CHESS:
+            return self._adjudicated((1 + (known if is_first else -known)) / 2, ": tablebases")
+        if self._judge is not None:
             board = self.board()
-            self._judge.note(decision.score, by_first, resets_clock=board.halfmove_clock == 0)
-            verdict = self._judge.result(decision.score, by_first, board.fullmove_number - 1)
+            verdict = self._judge.points(
+                decision.score,
+                by_first,
+                resets_clock=board.halfmove_clock == 0,
+                move_number=board.fullmove_number - 1,
+            )
             if verdict is not None:
-                return self._over(verdict, Ending.ADJUDICATION, f"{self._winner(verdict)} by adjudication")
-        if self.line.num_plies >= self._max_plies:
-            reason = f"Draw by adjudication: {self._max_plies} plies"
-            return self._over(0.5, Ending.ADJUDICATION, reason)
+                return self._adjudicated(verdict)
+        if self.line.num_plies >= self._rules.max_plies:
+            return self._adjudicated(0.5, f": {self._rules.max_plies} plies")
         return None
 
     def forfeit(self, ending: Ending, reason: str) -> FinishedGame:
         """The player to move loses. reason: a phrase that follows its side."""
         first = self.line.first_player_to_move
-        return self._over(0.0 if first else 1.0, ending, f"{side(self.game, first)} {reason}")
+        return self._over(0.0 if first else 1.0, ending, f"{_side(self.game, first)} {reason}")
 
-    def _winner(self, points: float) -> str:
-        return "Draw" if points == 0.5 else f"{side(self.game, points == 1.0)} wins"
+    def _adjudicated(self, points: float, why: str = "") -> FinishedGame:
+        verdict = "Draw" if points == 0.5 else f"{_side(self.game, points == 1.0)} wins"
+        return self._over(points, Ending.ADJUDICATION, f"{verdict} by adjudication{why}")
 
     def _over(self, points: float, ending: Ending, reason: str) -> FinishedGame:
         seconds = time.monotonic() - self._started_s
         return FinishedGame(self.pairing, points, ending, reason, tuple(self._decisions), seconds)
 
 
-def side(game: str, is_first: bool) -> str:
-    """The name of a side."""
+def _side(game: str, is_first: bool) -> str:
     if game == CHESS:
         return "White" if is_first else "Black"
     return "The first player" if is_first else "The second player"
@@ -264,9 +260,8 @@ def side(game: str, is_first: bool) -> str:
 
 def _words(game: str, termination: _core.Termination, points: float) -> str:
     """Why a game with these points for its first player is over."""
-    wins = f"{side(game, points == 1.0)} {'mates' if game == CHESS else 'wins'}"
     return {
-        _core.Termination.WIN: wins,
+        _core.Termination.WIN: f"{_side(game, points == 1.0)} {'mates' if game == CHESS else 'wins'}",
         _core.Termination.BOARD_FULL: "The board is full",
         _core.Termination.STALEMATE: "Draw by stalemate",
         _core.Termination.REPETITION: "Draw by 3-fold repetition",
@@ -274,25 +269,3 @@ def _words(game: str, termination: _core.Termination, points: float) -> str:
         _core.Termination.INSUFFICIENT_MATERIAL: "Draw by insufficient mating material",
         _core.Termination.DRAW: "Draw",
     }[termination]
-
-
-ROUND_ROBIN = "round-robin"
-GAUNTLET = "gauntlet"
-TOURNAMENTS = (ROUND_ROBIN, GAUNTLET)
-
-
-def meetings(num_players: int, tournament: str) -> list[tuple[int, int]]:
-    """The pairs of players: all of them, or the first with each other one."""
-    if tournament == GAUNTLET:
-        return [(0, other) for other in range(1, num_players)]
-    return list(itertools.combinations(range(num_players), 2))
-
-
-def games_of(met: Sequence[tuple[int, int]], openings: Sequence[Opening]) -> Iterator[Pairing]:
-    """Two games for each opening and meeting, opening by opening."""
-    number = 0
-    for pair, opening in enumerate(openings):
-        for first, second in met:
-            yield Pairing(number + 1, pair, first, second, opening)
-            yield Pairing(number + 2, pair, second, first, opening)
-            number += 2

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.section import MOST
+from alphazero.base.section import MOST, range_text
 from alphazero.base.text import quoted
 
 MOST_CLOCK_S = 1e6
@@ -108,10 +108,10 @@ class Clock:
         return late_s if late_s > self.limit.margin_s else 0.0
 
 
-def whole_number(text: str, place: str) -> int:
-    """A count of at least 1, as nodes and depth are. Raises ConfigError."""
-    if not re.fullmatch(r"\d{1,16}", text) or not 1 <= int(text) <= MOST:
-        raise ConfigError(f"{place} {quoted(text)}: expected a whole number of at least 1")
+def whole_number(text: str, place: str, least: int = 1, most: int = MOST) -> int:
+    """A count, by default one as nodes and depth are. Raises ConfigError."""
+    if not re.fullmatch(r"[0-9]{1,16}", text) or not least <= int(text) <= most:
+        raise ConfigError(f"{place} {quoted(text)}: expected a whole number{range_text(least, most)}")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""Players of a match: of this process, which choose moves for many positions at once, or UCI engines."""
+"""Players of a match, and what chooses their moves: networks, searches, the solver, chance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from alphazero.games.outside.names import OPENSPIEL, is_outside
 from alphazero.games.outside.openspiel import mcts
 from alphazero.games.outside.uct import uct_action
 from alphazero.games.outside.use import explainer_of, rules_of
+from alphazero.play.matches.game import Decision, Score
 from alphazero.play.matches.limits import Limit
+from alphazero.play.uci_protocol import centipawns
 from alphazero.search.batched import PoolEvaluator, search_lines
 from alphazero.search.game_trees import GameTrees
 from alphazero.search.metered import Meter, MeteredEvaluator
@@ -36,37 +38,48 @@ STONES_FOR_SCORES = 10
 ENGINE_BATCH = 64  # positions of one evaluation, of several trees
 TREE_CACHE_MB = 4  # of each game: the evaluations of some 20,000 positions of chess
 
+# The move to play at the end of each line; the lines are of one game, and none is over.
+ChooseMoves: TypeAlias = Callable[[Sequence[Line]], Sequence[int]]
+# The same with scores and nodes, for records of games; the lines by the numbers of their games.
+Decide: TypeAlias = Callable[[Mapping[int, Line]], Sequence[Decision]]
+
 
 @dataclass(frozen=True)
-class Thought:
-    """A move to play, and its player's value of the position.
+class Player:
+    """A player, from the words of a user on; decide is what chooses its moves once it is ready to play.
 
-    value: points expected by the side to move, -1 to 1; None where the player gives none.
-    nodes: visits of the search, 0 without one. mate: as that of a MoveReport.
+    kind: random, solver, mcts, weights or engine. flag: where the user named it. weights: their name, and
+    rules those of their search, engine or selfplay. command: the argument list of a program that plays by
+    UCI in this player's name, in `directory` ("" for here) and with `options`; one process for each game.
+    random_share: of its moves that are drawn at random instead, which makes weaker opponents of known ones.
+    leave: called with the number of each game that is over.
     """
 
-    move: int
-    value: float | None = None
-    nodes: int = 0
-    mate: int | None = None
+    name: str
+    kind: str = ""
+    flag: str = ""
+    weights: str = ""
+    rules: str = ""
+    command: tuple[str, ...] = ()
+    directory: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+    limit: Limit = field(default_factory=Limit)
+    random_share: float = 0.0
+    decide: Decide | None = None
+    leave: Callable[[int], None] | None = None
 
 
-# The move to play at the end of each line; the lines are of one game, and none is over.
-Player: TypeAlias = Callable[[Sequence[Line]], Sequence[int]]
-# The same with values and visits, for records of games; the lines by the numbers of their games.
-Thinker: TypeAlias = Callable[[Mapping[int, Line]], Sequence[Thought]]
+def decisions_of(choose: ChooseMoves) -> Decide:
+    """Moves alone, without scores and nodes, as decisions."""
+
+    def decide(lines: Mapping[int, Line]) -> list[Decision]:
+        moves = choose(list(lines.values()))
+        return [Decision(line.move_to_text(move)) for line, move in zip(lines.values(), moves, strict=True)]
+
+    return decide
 
 
-def without_values(player: Player) -> Thinker:
-    """A player as a thinker that gives neither values nor nodes."""
-
-    def think(lines: Mapping[int, Line]) -> list[Thought]:
-        return [Thought(move) for move in player(list(lines.values()))]
-
-    return think
-
-
-def network_player(evaluator: NetworkEvaluator) -> Player:
+def network_player(evaluator: NetworkEvaluator) -> ChooseMoves:
     """Plays the move with the network's largest share, the lowest policy index among equals; no search."""
 
     def choose(lines: Sequence[Line]) -> list[int]:
@@ -80,7 +93,7 @@ def network_player(evaluator: NetworkEvaluator) -> Player:
     return choose
 
 
-def one_ply_player(evaluator: NetworkEvaluator) -> Player:
+def one_ply_player(evaluator: NetworkEvaluator) -> ChooseMoves:
     """Plays the move after which the network values the position highest for the player who made it.
 
     A move that ends the game counts by its result. There is no search and no policy, so this shows what the
@@ -120,16 +133,38 @@ def _evaluate(
     return legal, offset, evaluator(packed, np.concatenate(legal), offset)
 
 
-def search_thinker(
+def search_decisions(
     evaluator: PoolEvaluator, settings: _core.SearchSettings, *, num_threads: int = 1
-) -> Thinker:
+) -> Decide:
     """Self-play's rules: the search's best move, without noise."""
 
-    def think(lines: Mapping[int, Line]) -> list[Thought]:
+    def decide(lines: Mapping[int, Line]) -> list[Decision]:
         results = search_lines(list(lines.values()), evaluator, settings, num_threads=num_threads)
-        return [Thought(found.move, found.best_q, found.visits) for found in results]
+        return [
+            Decision(line.move_to_text(found.move), Score(centipawns(found.best_q)), nodes=found.visits)
+            for line, found in zip(lines.values(), results, strict=True)
+        ]
 
-    return think
+    return decide
+
+
+def search_player(
+    evaluator: PoolEvaluator,
+    settings: _core.SearchSettings,
+    *,
+    cache: _core.EvaluationCache | None = None,
+    num_threads: int = 1,
+    after_batch: Callable[[int], None] = lambda simulations: None,
+) -> ChooseMoves:
+    """The same, the moves alone; cache and after_batch as of search_lines."""
+
+    def choose(lines: Sequence[Line]) -> list[int]:
+        results = search_lines(
+            lines, evaluator, settings, cache=cache, num_threads=num_threads, after_batch=after_batch
+        )
+        return [found.move for found in results]
+
+    return choose
 
 
 def engine_trees(
@@ -144,65 +179,42 @@ def engine_trees(
     return GameTrees(network.spec.name, MeteredEvaluator(evaluator, meter), settings)
 
 
-def engine_thinker(trees: GameTrees, nodes: int) -> Thinker:
+def engine_decisions(trees: GameTrees, nodes: int) -> Decide:
     """The engine's rules, as `go nodes` of the UCI engine."""
 
-    def think(lines: Mapping[int, Line]) -> list[Thought]:
-        views = trees.search(lines, SearchLimits(nodes=nodes))
-        return [
-            Thought(best.move, best.q, view.nodes, _mate(best)) for view in views for best in view.moves[:1]
-        ]
+    def decide(lines: Mapping[int, Line]) -> list[Decision]:
+        found = []
+        for line, view in zip(lines.values(), trees.search(lines, SearchLimits(nodes=nodes)), strict=True):
+            best = view.moves[0]
+            mate = mate_moves(best.proven, best.plies) if best.proven in (-1, 1) else None
+            score = Score(centipawns(best.q)) if mate is None else Score(mate=mate)
+            found.append(Decision(line.move_to_text(best.move), score, nodes=view.nodes))
+        return found
 
-    return think
-
-
-def _mate(move: _core.RootMove) -> int | None:
-    return mate_moves(move.proven, move.plies) if move.proven in (-1, 1) else None
-
-
-def search_player(
-    evaluator: PoolEvaluator,
-    settings: _core.SearchSettings,
-    *,
-    cache: _core.EvaluationCache | None = None,
-    num_threads: int = 1,
-    after_batch: Callable[[int], None] = lambda simulations: None,
-) -> Player:
-    """Self-play's rules, the moves alone; cache and after_batch as of search_lines."""
-
-    def choose(lines: Sequence[Line]) -> list[int]:
-        results = search_lines(
-            lines, evaluator, settings, cache=cache, num_threads=num_threads, after_batch=after_batch
-        )
-        return [found.move for found in results]
-
-    return choose
+    return decide
 
 
-def random_player(seed: int) -> Player:
+def random_player(seed: int) -> ChooseMoves:
     """Plays a legal move at random."""
     generator = random.Random(seed)
-
-    def choose(lines: Sequence[Line]) -> list[int]:
-        return [generator.choice(line.legal()) for line in lines]
-
-    return choose
+    return lambda lines: [generator.choice(line.legal()) for line in lines]
 
 
-def solver_thinker(solver: _core.Connect4Solver) -> Thinker:
+def solver_decisions(solver: _core.Connect4Solver) -> Decide:
     """Perfect Connect Four: a move that keeps the exact result, among equals the one nearest to the middle.
 
     From STONES_FOR_SCORES stones on it also wins as early and loses as late as can be.
     """
 
-    def think_of(line: Line) -> Thought:
+    def decision(line: Line) -> Decision:
         assert isinstance(line, _core.Connect4Line)
         with_scores = line.num_plies >= STONES_FOR_SCORES
         scores = solver.move_scores(line) if with_scores else solver.move_outcomes(line)
         best = max(line.legal(), key=lambda column: (scores[column], -abs(column - 3)))
-        return Thought(best, float((scores[best] > 0) - (scores[best] < 0)))
+        value = (scores[best] > 0) - (scores[best] < 0)
+        return Decision(line.move_to_text(best), Score(centipawns(value)))
 
-    return lambda lines: [think_of(line) for line in lines.values()]
+    return lambda lines: [decision(line) for line in lines.values()]
 
 
 class _StateOfLine:
@@ -231,7 +243,7 @@ class _StateOfLine:
         return _StateOfLine(self._line)
 
 
-def mcts_player(simulations: int, seed: int) -> Player:
+def mcts_player(simulations: int, seed: int) -> ChooseMoves:
     """Tree search with random playouts: OpenSpiel's own in its games, UCT in all others."""
     theirs: dict[str, Callable[[Sequence[int]], int]] = {}
     draw = random.Random(seed)
@@ -263,55 +275,3 @@ def _choose_by_rules(name: str, moves: Sequence[int], simulations: int, draw: ra
         raise RulesError(
             f"{explainer_of(name)(error)} (the moves so far: {so_far}, and a playout)"
         ) from error
-
-
-@dataclass(frozen=True)
-class InProcess:
-    """Plays all its games in batches in this process. limit: of its search, to be shown.
-
-    random_share: of its moves that are drawn at random instead, which makes weaker opponents of known ones.
-    leave: called with the number of each game that is over.
-    """
-
-    name: str
-    think: Thinker
-    limit: Limit = field(default_factory=Limit)
-    random_share: float = 0.0
-    leave: Callable[[int], None] = lambda number: None
-
-
-@dataclass(frozen=True)
-class EnginePlayer:
-    """A program that plays chess by UCI, with one process for each game in progress.
-
-    command: its argument list. directory: where it runs, "" for here. random_share: as above.
-    """
-
-    name: str
-    command: tuple[str, ...]
-    limit: Limit
-    directory: str = ""
-    options: Mapping[str, str] = field(default_factory=dict)
-    random_share: float = 0.0
-
-
-Contestant: TypeAlias = InProcess | EnginePlayer
-
-
-@dataclass(frozen=True)
-class PlayerWords:
-    """A player as the command line names it. kind: random, solver, mcts, weights or engine.
-
-    given: the weights' name. limit: None where none was given. rules: "" for those of --rules.
-    """
-
-    place: str
-    kind: str
-    name: str
-    given: str = ""
-    command: tuple[str, ...] = ()
-    directory: str = ""
-    options: dict[str, str] = field(default_factory=dict)
-    limit: Limit | None = None
-    random_share: float = 0.0
-    rules: str = ""

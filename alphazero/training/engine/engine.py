@@ -21,7 +21,7 @@ import torch
 
 from alphazero.base.errors import LostConnectionError
 from alphazero.games.batch import MicroBatch
-from alphazero.launch.node.meeting import served_store
+from alphazero.launch.node.store import served_store
 from alphazero.network.model.loss import LossTerms
 from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet

@@ -12,7 +12,6 @@ import torch
 from alphazero.base.errors import ConfigError, TrainingError
 from alphazero.base.text import counted
 from alphazero.machine.machine import HOST_WEIGHT_VARIABLE
-from alphazero.machine.memory import HostMemory
 from alphazero.network.inference.kernels import KERNELS, OPERATORS, use_kernels, why_not
 from alphazero.network.model.precision import DTYPES, fast_precisions
 from alphazero.network.model.resnet import AlphaZeroNet
@@ -78,6 +77,8 @@ def choose_plan(
     size = training.micro_batch_size
     if saved and size in (0, AUTO):
         size = saved.micro_batch_size
+    if size == AUTO and runtime.device.type == "cpu":
+        size = 0  # larger ones are no faster there
     notices: tuple[str, ...] = ()
     plan = exchange.on_each(
         lambda: plan_batches(
@@ -89,8 +90,7 @@ def choose_plan(
         )
     )
     if size == AUTO:
-        memory = HostMemory(host=runtime.host)
-        found = _smallest(lambda: find_micro_batch_size(network, recipe, runtime, memory), exchange)
+        found = _smallest(lambda: find_micro_batch_size(network, recipe, runtime), exchange)
         plan = plan.with_micro_batch_size(found)
         notices = (f"micro-batch size {found}: the most that fit into memory",)
     elif runtime.device.type != "cpu":  # there the host has virtual memory: nothing would show

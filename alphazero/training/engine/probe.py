@@ -1,22 +1,18 @@
 """Trial passes before the DeepSpeed engine exists: what fits into memory, and how fast a precision is.
 
-Memory is tried on a GPU; on a CPU it is measured for two sizes and extrapolated. Precisions are timed on a
-CPU, since its instruction set does not decide: with AVX512-BF16 and no AMX, bf16 lost to fp32 with two
-threads per rank and won with one. Everything here is local to one rank and without collectives; the ranks
-then choose together (planner.py).
+Memory is tried on a GPU. Precisions are timed on a CPU, since its instruction set does not decide: with
+AVX512-BF16 and no AMX, bf16 lost to fp32 with two threads per rank and won with one. Everything here is local
+to one rank and without collectives; the ranks then choose together (planner.py).
 """
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import ctypes
 import dataclasses
 import gc
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -25,7 +21,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted
 from alphazero.games.batch import Batch
 from alphazero.games.registry import GameSpec
-from alphazero.machine.memory import HostMemory, memory_error, resident_bytes
+from alphazero.machine.memory import memory_error
 from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.sections import LossConfig, TrainingConfig
@@ -42,36 +38,22 @@ MOVES_PER_POSITION = 48
 LIBRARY_BYTES = 512 << 20
 # Elements of a bucket where ds_config.json is silent: DeepSpeed 0.19.8 runtime/zero/config.py.
 DEFAULT_BUCKET = 500_000_000
-# Of the memory a CPU rank may use, the share a micro-batch may fill: the estimate is linear, the
-# allocator is not, and loader and checkpoints grow beside it.
-CPU_SHARE = 0.8
-# Positions of the two passes that are measured on the CPU.
-CPU_SIZES = (16, 64)
 
 
-def find_micro_batch_size(
-    network: AlphaZeroNet, recipe: Recipe, runtime: Runtime, host_memory: HostMemory
-) -> int:
-    """`--micro-batch-size auto` on this rank: the largest divisor of the batch size that fits.
+def find_micro_batch_size(network: AlphaZeroNet, recipe: Recipe, runtime: Runtime) -> int:
+    """`--micro-batch-size auto` on this rank's GPU: the largest divisor of the batch size that fits.
 
     Raises ConfigError where not even one position does.
     """
     sizes = candidates(recipe.training.batch_size, runtime.world_size)
     reserve = reserve_bytes(network, recipe, runtime.world_size)
-    if runtime.device.type == "cpu":
-        state = host_memory.check()
-        budget = int(CPU_SHARE * state.available_bytes / runtime.local_world_size) - reserve
-        per_position = bytes_per_position(network, recipe)
-        found = largest_that_fits(sizes, lambda size: size * per_position <= budget)
-        where = str(state)
-    else:
-        found = largest_that_fits(sizes, lambda size: fits(network, recipe, runtime.device, size, reserve))
-        free, total = torch.cuda.mem_get_info(runtime.device)
-        where = f"{runtime.host} {runtime.device}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB free"
+    found = largest_that_fits(sizes, lambda size: fits(network, recipe, runtime.device, size, reserve))
     if found is None:
+        free, total = torch.cuda.mem_get_info(runtime.device)
         raise ConfigError(
             f"--micro-batch-size auto: micro-batches of {counted(sizes[0], 'position')} do not fit "
-            f"({where}); expected a smaller network, or --zero-stage 1 or higher"
+            f"({runtime.host} {runtime.device}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB free); "
+            "expected a smaller network, or --zero-stage 1 or higher"
         )
     return found
 
@@ -183,43 +165,6 @@ def reserve_bytes(network: AlphaZeroNet, recipe: Recipe, world_size: int) -> int
     if training.ema_decay:
         total += size
     return total + LIBRARY_BYTES
-
-
-def bytes_per_position(network: AlphaZeroNet, recipe: Recipe) -> int:
-    """Growth of this process's peak memory with each position of a micro-batch, measured on the CPU."""
-    device, spec = torch.device("cpu"), network.spec
-    module = training_copy(network, recipe.training, recipe.loss, device)
-    # Gradients and the kernels' caches are there before anything is measured.
-    few, many = CPU_SIZES
-    module(to_device(random_batch(spec, few), device)).backward()
-    peaks = []
-    for size in (few, many):
-        batch = to_device(random_batch(spec, size), device)
-        with _peak_growth() as growth:
-            module(batch).backward()
-        peaks.append(growth())
-    slope = (peaks[1] - peaks[0]) // (many - few)
-    # Small tensors come out of pages already held: the mean may exceed the slope, and is the safer.
-    return max(1, slope, peaks[1] // many)
-
-
-@contextlib.contextmanager
-def _peak_growth() -> Iterator[Callable[[], int]]:
-    """Gives a function: by how many bytes the peak within the block exceeds what was held before it."""
-    gc.collect()
-    # glibc keeps freed memory resident: what lies there would hide a pass that fits into it.
-    ctypes.CDLL(None).malloc_trim(0)
-    before = resident_bytes()
-    Path("/proc/self/clear_refs").write_text("5")  # sets the peak to what is held now (proc(5))
-    yield lambda: max(0, _peak_bytes() - before)
-
-
-def _peak_bytes() -> int:
-    """VmHWM: the most resident memory since the peak was last reset."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) << 10
-    raise ConfigError("/proc/self/status: no VmHWM here; expected --micro-batch-size as a number")
 
 
 # Passes timed in each precision, fewer where they take longer than this together.

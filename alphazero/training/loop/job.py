@@ -1,8 +1,8 @@
-"""What one rank trains and works with, its source of positions, where it stands, and its checkpoints."""
+"""What one rank trains and works with, its source of positions, and where it stands."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
@@ -13,18 +13,17 @@ import torch
 from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import GameSpec, get_spec
 from alphazero.machine.memory import HostMemory
-from alphazero.network.inference.kernels import kernels_in_use
-from alphazero.network.weights.checkpoint import Checkpoint, Tensors, TrainingState
+from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.network.weights.weights import weights_file_name
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters
 from alphazero.run.rank import HeartbeatWriter
-from alphazero.settings.load import Config, to_table
+from alphazero.settings.load import Config
 from alphazero.show.console import Console
-from alphazero.training.loop.alarms import JobAlarms
+from alphazero.show.observer import Observer
+from alphazero.training.loop.part_clock import PartClock
 from alphazero.training.loop.schedule import learning_rate
 from alphazero.training.loop.stop import StopRequest
-from alphazero.training.loop.usage import GpuBoard, HostBoard
 from alphazero.training.loop.writer import CheckpointWriter
 from alphazero.training.ranks.batch import BatchPlan
 from alphazero.training.ranks.exchange import Exchange
@@ -125,9 +124,8 @@ class RankServices:
     """The services of a rank: how it reaches the other ranks, the user, the supervisor and the disk.
 
     metrics: without writers but on rank 0. writer: None on ranks that write no checkpoints. before_save:
-    collective; returns when a checkpoint may be published, and calls what it is given while it waits. gpus:
-    None where the job has none or does not watch them. hosts: None where not watched. alarms: printed on
-    rank 0 alone.
+    collective; returns when a checkpoint may be published, and calls what it is given while it waits. clock:
+    what this rank's time goes into. observer: looks at how the job runs; nothing depends on what it sees.
     """
 
     exchange: Exchange
@@ -136,60 +134,12 @@ class RankServices:
     heartbeat: HeartbeatWriter
     stop: StopRequest
     host_memory: HostMemory
+    clock: PartClock
     writer: CheckpointWriter | None
     before_save: Callable[[Callable[[], None]], None] = lambda _: None
-    gpus: GpuBoard | None = None
-    hosts: HostBoard | None = None
-    alarms: JobAlarms = field(default_factory=JobAlarms)
+    observer: Observer | None = None
 
     @property
     def writes(self) -> bool:
         """True on the one rank of those sharing a run directory that writes there: checkpoints and games."""
         return self.writer is not None
-
-
-def snapshot(
-    job: Job,
-    plan: BatchPlan,
-    position: Position,
-    source: SourceState,
-    *,
-    weights: Tensors,
-    optimizer: Tensors,
-    averaged: Tensors | None,
-    loss_scale: dict[str, float],
-    elapsed_s: float,
-    figures: Mapping[str, float],
-) -> Checkpoint:
-    """A checkpoint that further training does not change.
-
-    elapsed_s: of the whole run. figures: of the validation at this step, if any.
-    """
-    training = job.config.training
-    state = TrainingState(
-        step=position.step,
-        num_steps=job.num_steps,
-        seed=training.seed,
-        batch_size=job.batch_size,
-        micro_batch_size=plan.micro_batch_size,
-        window_id=source.window_id,
-        world_size=plan.world_size,
-        config=to_table(job.config),
-        zero_stage=training.zero_stage,
-        precision=training.precision,
-        data_offset=position.data_offset,
-        skipped_steps=position.skipped_steps,
-        loss_scale=loss_scale,
-        elapsed_s=elapsed_s,
-        figures=dict(figures),
-        self_play=source.self_play,
-        num_threads=torch.get_num_threads(),
-        kernels=kernels_in_use(),
-    )
-    averaged = averaged and _copies(averaged)
-    return Checkpoint(state, _copies(weights), _copies(optimizer), averaged, source.lanes, source.champion)
-
-
-def _copies(tensors: Tensors) -> Tensors:
-    """Copies on the same device: training changes the originals."""
-    return {name: tensor.detach().clone() for name, tensor in tensors.items()}

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 import torch
 
 from alphazero.base.log import Topic, duration
-from alphazero.machine.watcher import Doing
-from alphazero.network.model.loss import MOVES_LEFT_WEIGHT, SUM_NAMES
+from alphazero.network.model.loss import SUM_NAMES, weighted_loss
 from alphazero.settings.sections import LossConfig
 from alphazero.training.loop.job import Job, RankServices
-from alphazero.training.loop.part_clock import Part, PartClock, job_shares, waits_in
-from alphazero.training.loop.usage import IntervalUsage, gpu_figures, utilisation
+from alphazero.training.loop.part_clock import Part
 from alphazero.training.ranks.batch import BatchPlan
 
 # Weight of all that came before, at each new log interval: a burst of load on the machine moves the estimate
@@ -82,9 +80,6 @@ class TimeLeft:
 SAMPLE_IDS, GRAPHED_PASSES = len(SUM_NAMES), len(SUM_NAMES) + 1
 NUM_SUMS = len(SUM_NAMES) + 2
 
-# What a rank does by itself: in the others it may wait for another rank.
-OWN_WORK = (Part.HOST, Part.COMPUTE, Part.DATA)
-
 
 class StepSums:
     """What step number `step` (from 1) added up on this rank, and what all ranks know of it.
@@ -121,20 +116,13 @@ class StepSums:
 class Progress:
     """Collects steps and prints them at intervals, on rank 0 alone. Its methods are collective."""
 
-    def __init__(
-        self,
-        job: Job,
-        services: RankServices,
-        elapsed_s: Callable[[], float],
-        clock: PartClock,
-    ) -> None:
-        """elapsed_s: wall time of the run so far. clock: what this rank's time goes into."""
+    def __init__(self, job: Job, services: RankServices, elapsed_s: Callable[[], float]) -> None:
+        """elapsed_s: wall time of the run so far."""
         self._job = job
         self._services = services
         self._metrics = services.metrics
         self._console = services.console
         self._elapsed_s = elapsed_s
-        self._clock = clock
         self._time_left = TimeLeft(job.num_steps)
         self._pending: list[StepSums] = []
         self._epoch = torch.zeros(NUM_SUMS, dtype=torch.float64)  # sums since its first step here
@@ -163,71 +151,37 @@ class Progress:
         self.restart_clock()
         if not self._pending:
             return
-        sums, *spent = self._share(torch.stack([entry.read() for entry in self._pending]))
         pending, self._pending = self._pending, []
-        if not self._job.runtime.is_main:
-            return
-        for entry, row in zip(pending, sums, strict=True):
-            figures = step_figures(row.tolist(), self._job.config.loss)
-            figures["learning_rate"] = self._job.learning_rate(entry.step - 1)
-            figures["sample_id_sum"] = float(row[SAMPLE_IDS])
-            if self._job.runtime.device.type == "cuda":
-                figures["graphed"] = float(row[GRAPHED_PASSES]) / entry.num_passes
-            figures |= {name: float(value) for name, value in entry.figures.items()}
-            self._metrics.write("step", entry.step, figures)
-            self._services.alarms.note_training(figures)
-            self._count_epoch(entry.step, row)
-        usage = self._write_usage(step, *spent)
-        self._say(step, sums, seconds, usage.words)
-        self._services.alarms.look_at_interval(step, len(pending), seconds, usage, plan)
+        parts = self._services.clock.take()
+        with self._services.clock.part(Part.MESSAGES):
+            sums = self._services.exchange.sum(torch.stack([entry.read() for entry in pending]))
+        if self._job.runtime.is_main:
+            for entry, row in zip(pending, sums, strict=True):
+                self._write_step(entry, row)
+        self._time_left.add_steps(len(pending), seconds)
+        left_s = self._time_left.seconds(step) or 0.0
+        words = ""
+        if self._services.observer:
+            passes = len(pending) * plan.passes[self._services.exchange.rank]
+            amount = len(pending) * self._job.batch_size
+            with self._services.clock.part(Part.MESSAGES):
+                words, seen = self._services.observer.look("training", seconds, amount, parts, passes, left_s)
+            for kind, figures in seen.items():
+                if figures:
+                    self._metrics.write(kind, step, figures)
+        if self._job.runtime.is_main:
+            self._say(step, sums, seconds, left_s, f"{words} | " if words else "")
 
-    def _share(self, sums: torch.Tensor) -> list[torch.Tensor]:
-        """What all ranks added up in their steps, their times, GPUs and hosts: one message. Collective."""
-        exchange, gpus, hosts = self._services.exchange, self._services.gpus, self._services.hosts
-        seconds_RP = torch.zeros(exchange.world_size, len(Part), dtype=torch.float64)
-        seconds_RP[exchange.rank] = torch.tensor(self._clock.take(), dtype=torch.float64)
-        nothing = torch.zeros(0, dtype=torch.float64)
-        own = [
-            sums.detach().to("cpu", torch.float64),
-            seconds_RP,
-            gpus.message(Doing.TRAINING) if gpus else nothing,
-            hosts.message() if hosts else nothing,
-        ]
-        with self._clock.part(Part.MESSAGES):
-            total = exchange.sum(torch.cat([part.flatten() for part in own]))
-        parts = torch.split(total, [part.numel() for part in own])
-        return [part.view(like.shape) for part, like in zip(parts, own, strict=True)]
-
-    def _write_usage(
-        self, step: int, seconds_RP: torch.Tensor, of_gpus: torch.Tensor, of_hosts: torch.Tensor
-    ) -> IntervalUsage:
-        """Write what the time went into. of_gpus, of_hosts: sums of the messages of all ranks."""
-        services, world_size = self._services, len(seconds_RP)
-        gpus = services.gpus.read(of_gpus) if services.gpus else []
-        busy = utilisation(gpus)
-        if busy is not None and self._job.runtime.backend == "nccl" and (shares := job_shares(seconds_RP)):
-            # NCCL's kernels wait for the other ranks: the driver counts that as use.
-            busy = max(0.0, busy - shares.gradients)
-        shares = job_shares(seconds_RP, None if busy is None else 1.0 - busy)
-        words = []
-        if gpus:
-            self._metrics.write("gpu", step, gpu_figures(gpus))
-        if busy is not None:
-            words.append(f"GPUs busy {busy:.0%}")
-        if shares:
-            figures = {**shares.mean, "slowest_rank": float(shares.slowest_rank)}
-            self._metrics.write("time_share", step, figures)
-            waits = waits_in(shares.mean).items()
-            if listed := [f"{cause.value} {share:.0%}" for cause, share in waits if share >= 0.01]:
-                words.append(f"waits: {', '.join(listed)}")
-        return IntervalUsage(
-            words="".join(f"{word} | " for word in words),
-            busy=busy,
-            waits=waits_in(shares.slowest) if shares else {},
-            where=f" on rank {shares.slowest_rank}" if shares and world_size > 1 else "",
-            work_s_R=tuple(seconds_RP[:, list(OWN_WORK)].sum(1).tolist()),
-            hosts=tuple(services.hosts.read(of_hosts)) if services.hosts else (),
-        )
+    def _write_step(self, step: StepSums, sums: torch.Tensor) -> None:
+        """sums: of the step over all ranks."""
+        figures = step_figures(sums.tolist(), self._job.config.loss)
+        figures["learning_rate"] = self._job.learning_rate(step.step - 1)
+        figures["sample_id_sum"] = float(sums[SAMPLE_IDS])
+        if self._job.runtime.device.type == "cuda":
+            figures["graphed"] = float(sums[GRAPHED_PASSES]) / step.num_passes
+        figures |= {name: float(value) for name, value in step.figures.items()}
+        self._metrics.write("step", step.step, figures)
+        self._count_epoch(step.step, sums)
 
     def _count_epoch(self, step: int, sums: torch.Tensor) -> None:
         """Add a step to the epoch's means; print them when step `step` ends it. A growing window has none."""
@@ -246,8 +200,8 @@ class Progress:
             )
             self._epoch.zero_()
 
-    def _say(self, step: int, sums: torch.Tensor, seconds: float, usage: str) -> None:
-        """One line over the steps whose `sums` these are, their speed, and what their time went into."""
+    def _say(self, step: int, sums: torch.Tensor, seconds: float, left_s: float, seen: str) -> None:
+        """One line over the steps whose `sums` these are, their speed, and what the observer saw."""
         mean = step_figures(sums.sum(0).tolist(), self._job.config.loss)
         speed = len(sums) * self._job.batch_size / max(seconds, 1e-9)
         world_size = self._job.runtime.world_size
@@ -260,14 +214,12 @@ class Progress:
                 "minutes": self._elapsed_s() / 60,
             },
         )
-        self._time_left.add_steps(len(sums), seconds)
-        left_s = self._time_left.seconds(step) or 0.0
         rate = self._job.learning_rate(step - 1)
         devices = "GPUs" if self._job.runtime.device.type == "cuda" else "CPU ranks"
         self._console.say(
             f"step {step}/{self._job.num_steps} | loss {mean['loss']:.4f} policy {mean['policy_loss']:.4f} "
             f"value {mean['value_loss']:.4f} | top-1 {mean['policy_top1']:.1%} | "
-            f"lr {rate:.2e} | {speed:,.0f} samples/s | {usage}ETA {duration(left_s)} | "
+            f"lr {rate:.2e} | {speed:,.0f} samples/s | {seen}ETA {duration(left_s)} | "
             f"{devices}: {world_size}",
             Topic.STEP,
             {"step": step, "num_steps": self._job.num_steps, **mean, "learning_rate": rate}
@@ -280,7 +232,7 @@ def step_figures(sums: list[float], loss: LossConfig) -> dict[str, float]:
     """Means over positions from sums in SUM_NAMES' order, and the weighted loss."""
     named = dict(zip(SUM_NAMES, sums, strict=False))
     count = named["positions"]
-    total = named["policy"] + loss.value_weight * named["value"] + MOVES_LEFT_WEIGHT * named["moves_left"]
+    total = weighted_loss(loss, named["policy"], named["value"], named["moves_left"])
     return {
         "loss": total / count,
         "policy_loss": named["policy"] / count,

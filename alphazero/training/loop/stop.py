@@ -1,6 +1,6 @@
-"""A wish to stop: Ctrl-C, SIGTERM or SIGUSR1 (SLURM's warning), answered with a checkpoint.
+"""A stop request: Ctrl-C, SIGTERM or SIGUSR1 (SLURM's warning), answered with a checkpoint.
 
-What ranks want of each other at the end of their passes of a step.
+And what else ranks tell each other at the end of their passes of a step.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class StopRequest:
         self.signal = self.signal or number
 
 
-class Wish(IntFlag):
-    """What a rank wants the others to know at the end of its passes of a step."""
+class Event(IntFlag):
+    """What the other ranks must know of a rank at the end of its passes of a step."""
 
-    NOTHING = 0
+    NONE = 0
     STOP = auto()  # a signal came
     SAVE = auto()  # rank 0's clock: a checkpoint is due
     FAULT = auto()  # its last checkpoint could not be written
@@ -55,14 +55,4 @@ class Wish(IntFlag):
 
 
 # After these no further step follows.
-LAST_WISHES = Wish.STOP | Wish.FAULT | Wish.HOST_MEMORY
-
-
-def ranks_by_wish(own: Wish, exchange: Exchange) -> dict[Wish, list[int]]:
-    """Which ranks wish what. Collective."""
-    numbers = exchange.numbers(int(own))
-    return {
-        wish: ranks
-        for wish in Wish
-        if (ranks := [rank for rank, number in enumerate(numbers) if number & wish])
-    }
+LAST_EVENTS = Event.STOP | Event.FAULT | Event.HOST_MEMORY

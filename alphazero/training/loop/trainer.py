@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -13,20 +12,22 @@ from alphazero.base.log import Topic
 from alphazero.base.text import counted
 from alphazero.games.batch import MicroBatch
 from alphazero.machine.memory import memory_error
-from alphazero.machine.watcher import Doing
+from alphazero.network.inference.kernels import kernels_in_use
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.checkpoint import Checkpoint, Tensors, TrainingState
 from alphazero.run import checkpoint_files
 from alphazero.run.rank import Phase
+from alphazero.settings.load import to_table
 from alphazero.training.engine.engine import Engine
 from alphazero.training.loop.job import (
     DataSource,
     Job,
     Position,
     RankServices,
+    SourceState,
     TrainingOutcome,
-    snapshot,
 )
-from alphazero.training.loop.part_clock import Part, make_part_clock
+from alphazero.training.loop.part_clock import Part
 from alphazero.training.loop.progress import (
     GRAPHED_PASSES,
     NUM_SUMS,
@@ -36,7 +37,7 @@ from alphazero.training.loop.progress import (
     describe_validation,
 )
 from alphazero.training.loop.schedule import read_interval
-from alphazero.training.loop.stop import LAST_WISHES, Wish, ranks_by_wish
+from alphazero.training.loop.stop import LAST_EVENTS, Event
 from alphazero.training.ranks.batch import BatchPlan, micro_batch_sizes
 
 # Figures of the network on positions held out, by name.
@@ -68,8 +69,8 @@ class Trainer:
         self._exchange = services.exchange
         self._console = services.console
         self._started = time.monotonic()
-        self._clock = make_part_clock(job.runtime.device)
-        self._progress = Progress(job, services, self.elapsed_s, self._clock)
+        self._clock = services.clock
+        self._progress = Progress(job, services, self.elapsed_s)
         engine.time_communication(lambda: self._clock.part(Part.GRADIENTS))
         self._save_steps, self._save_s = read_interval(job.config.training.checkpoint_interval)
         self._last_save = time.monotonic()
@@ -89,32 +90,30 @@ class Trainer:
         self.confirm_synchronized(f"start at step {position.step}")
         self._console.start_bar(position.step, num_steps)
         self._progress.restart_clock()
-        self._clock.take()  # what came before is no training, nor what its GPUs did
-        if self._services.gpus:
-            self._services.gpus.meter.take(Doing.TRAINING)
         training = self._job.config.training
         if position.step == 0 and training.init_weights and training.validation_interval:
             self.validate()  # of the weights given: what fine-tuning is measured against
-        wishes = Wish.NOTHING
+        events = Event.NONE
         until: int | None = 0
         try:
-            while position.step < num_steps and not wishes & LAST_WISHES:
-                until = self._prepare_data()
-                if until is None:
-                    wishes = Wish.STOP
-                    break
-                wishes = self._run_plan(until)
-                if self._has_diverged():
-                    return TrainingOutcome.DIVERGED
+            with self._clock.part(Part.HOST):
+                while position.step < num_steps and not events & LAST_EVENTS:
+                    until = self._prepare_data()
+                    if until is None:
+                        events = Event.STOP
+                        break
+                    events = self._run_plan(until)
+                    if self._has_diverged():
+                        return TrainingOutcome.DIVERGED
         finally:
             self._console.end_bar()
-        if position.step < num_steps and wishes & Wish.STOP and until is not None:  # else its source said so
+        if position.step < num_steps and events & Event.STOP and until is not None:  # else its source said so
             self._console.say(f"stopping: a signal came during step {position.step}", Topic.END)
-        if self._saved_step != position.step and not wishes & Wish.FAULT:
+        if self._saved_step != position.step and not events & Event.FAULT:
             self.save({})
         self._settle()
         self._beat(Phase.END)
-        if wishes & Wish.HOST_MEMORY and position.step < num_steps:
+        if events & Event.HOST_MEMORY and position.step < num_steps:
             raise TrainingError(
                 "a host is out of memory, see above; the run can be resumed", found_by_all_ranks=True
             )
@@ -126,7 +125,7 @@ class Trainer:
             self._write_figures(self._due_line)
         before = time.monotonic()
         self._beat(Phase.DATA)
-        with self._apart():
+        with self._clock.part(Part.APART):
             until = self._source.prepare(self.position.step, self._engine.inference_tensors)
         games = self._job.config.self_play
         is_game_time = games.mode != "supervised" and self.position.step >= games.pretraining_steps
@@ -134,53 +133,57 @@ class Trainer:
         self._progress.pause(time.monotonic() - before, "self-play", every)
         return None if until is None else min(until, self._job.num_steps)
 
-    def _run_plan(self, until: int) -> Wish:
-        """Steps under the present plan, to step `until` or a wish that no step can follow."""
+    def _run_plan(self, until: int) -> Event:
+        """Steps under the present plan, to step `until` or an event that no step can follow."""
         position = self.position
         first, last = position.step + position.data_offset, until + position.data_offset
         for micro_batches in self._clock.waiting(self._source.steps(self.plan, first, last)):
             self._beat(Phase.PLAN if self._is_new_plan else Phase.STEP)
             before = position.step
-            wishes = self._train_step(micro_batches)
+            events = self._train_step(micro_batches)
             if position.step == before:
-                return wishes
+                return events
             self._is_new_plan = False
             self._console.advance_bar()
-            self._after_step(wishes)
-            if self._has_diverged() or wishes & LAST_WISHES:
-                return wishes
-        return Wish.NOTHING
+            self._after_step(events)
+            if self._has_diverged() or events & LAST_EVENTS:
+                return events
+        return Event.NONE
 
-    def _train_step(self, micro_batches: list[MicroBatch]) -> Wish:
-        """One step of all ranks, or none of it where one rank's memory did not hold it; all ranks' wishes."""
+    def _train_step(self, micro_batches: list[MicroBatch]) -> Event:
+        """One step of all ranks, or none of it where a rank's memory did not hold it; the events of all."""
         position, count = self.position, self.plan.num_micro_batches
         sums = torch.zeros(NUM_SUMS, dtype=torch.float64, device=self._job.runtime.device)
         with self._clock.part(Part.COMPUTE):
             passes = self._make_passes(micro_batches, sums)
-        own = passes | self._own_wishes()
+        own = passes | self._own_events()
         with self._clock.part(Part.MESSAGES):
-            wishing = ranks_by_wish(own, self._exchange)
-        wishes = Wish(sum(wishing))
+            by_rank = self._exchange.numbers(int(own))
+
+        def ranks_with(event: Event) -> list[int]:
+            return [rank for rank, number in enumerate(by_rank) if number & event]
+
+        events = Event(sum(event for event in Event if ranks_with(event)))
         self._read_last_step()
         if self._due_line is not None:
             self._write_figures(self._due_line)
         if self._has_diverged():
             self._engine.abandon_step()
-            return wishes
-        if wishes & Wish.MEMORY:
-            self._take_smaller_micro_batches(wishing[Wish.MEMORY])
-            return wishes
+            return events
+        if events & Event.MEMORY:
+            self._take_smaller_micro_batches(ranks_with(Event.MEMORY))
+            return events
         scale, was_at_minimum = self._engine.loss_scale.scale, self._engine.loss_scale.at_minimum
         rate = self._job.learning_rate(position.step)
         with self._clock.part(Part.COMPUTE):
-            self._engine.finish_step(position.step, rate, count, wishing.get(Wish.NOT_FINITE, ()))
+            self._engine.finish_step(position.step, rate, count, ranks_with(Event.NOT_FINITE))
         position.step += 1
         figures = {"loss_scale": scale} if self._job.config.training.precision == "fp16" else {}
         self._unread = StepSums(position.step, sums, count, figures)
         self._scale_before, self._was_at_minimum = scale, was_at_minimum
         if not self._engine.is_told_late:
             self._read_last_step()
-        return wishes
+        return events
 
     def _read_last_step(self) -> None:
         """Count the last step as made or skipped, once; waits for the device."""
@@ -202,7 +205,7 @@ class Trainer:
         self._due_line = None
         self._progress.write(step, self.plan)
 
-    def _make_passes(self, micro_batches: list[MicroBatch], sums: torch.Tensor) -> Wish:
+    def _make_passes(self, micro_batches: list[MicroBatch], sums: torch.Tensor) -> Event:
         """Forward and backward passes of this rank, their figures added to `sums`."""
         try:
             for micro_batch in micro_batches:
@@ -212,7 +215,7 @@ class Trainer:
                     sums[SAMPLE_IDS] += float(micro_batch.batch.sample_id.sum())
                     if self._engine.last_pass_was_graphed:
                         sums[GRAPHED_PASSES] += 1.0
-            return Wish.NOTHING if self._engine.gradients_are_finite() else Wish.NOT_FINITE
+            return Event.NONE if self._engine.gradients_are_finite() else Event.NOT_FINITE
         except RuntimeError as error:
             if not memory_error(error):
                 raise
@@ -223,22 +226,22 @@ class Trainer:
                     f"ZeRO 2 and 3 cannot continue from there; expected --micro-batch-size below "
                     f"{self.plan.micro_batch_size}"
                 ) from error
-        return Wish.MEMORY
+        return Event.MEMORY
 
-    def _own_wishes(self) -> Wish:
+    def _own_events(self) -> Event:
         services = self._services
-        wishes = Wish.STOP if services.stop.requested else Wish.NOTHING
+        events = Event.STOP if services.stop.requested else Event.NONE
         if services.writer and services.writer.fault:
-            wishes |= Wish.FAULT
+            events |= Event.FAULT
         since_save_s = time.monotonic() - self._last_save
         if self._job.runtime.is_main and self._save_s and since_save_s >= self._save_s:
-            wishes |= Wish.SAVE
+            events |= Event.SAVE
         if self._is_log_step(self.position.step):
             memory = services.host_memory.check()
             if memory.is_critical:
                 self._console.alarm(f"out of memory: {memory}")
-                wishes |= Wish.HOST_MEMORY
-        return wishes
+                events |= Event.HOST_MEMORY
+        return events
 
     def _take_smaller_micro_batches(self, ranks: list[int]) -> None:
         """Cut the same global batch finer: into the next smaller size, which the next try may cut again."""
@@ -289,7 +292,7 @@ class Trainer:
     def _is_log_step(self, step: int) -> bool:
         return step == self._job.num_steps or step % self._job.config.training.log_interval == 0
 
-    def _after_step(self, wishes: Wish) -> None:
+    def _after_step(self, events: Event) -> None:
         """Figures, validation and checkpoint where they are due."""
         training, step = self._job.config.training, self.position.step
         is_last = step == self._job.num_steps
@@ -300,7 +303,7 @@ class Trainer:
         figures: Mapping[str, float] = {}
         if training.validation_interval and (is_last or step % training.validation_interval == 0):
             figures = self.validate()
-        is_due = (self._save_steps > 0 and step % self._save_steps == 0) or bool(wishes & Wish.SAVE)
+        is_due = (self._save_steps > 0 and step % self._save_steps == 0) or bool(events & Event.SAVE)
         is_due = is_due or bool(figures and self._is_best(figures))
         if is_due or is_last:
             self._read_last_step()
@@ -321,7 +324,11 @@ class Trainer:
         self._write_figures(step)
         self._beat(Phase.VALIDATE)
         before = time.monotonic()
-        with self._apart(), self._engine.evaluating() as network, self._console.working("validation"):
+        with (
+            self._clock.part(Part.APART),
+            self._engine.evaluating() as network,
+            self._console.working("validation"),
+        ):
             figures = dict(self._validate(network, step))
         if "policy_loss" in figures:
             figures["composite"] = figures["policy_loss"] + loss.value_weight * figures["value_loss"]
@@ -331,8 +338,6 @@ class Trainer:
             text = f"validation at step {step} | {describe_validation(figures, self._last_validation)}"
             self._console.say(text, Topic.VALIDATION, {"step": step, **figures})
             self._last_validation = figures
-            if self._job.config.self_play.mode == "supervised":  # else the positions are of other players
-                self._services.alarms.look_at_validation(step, figures)
         every = self._job.config.training.validation_interval
         self._progress.pause(time.monotonic() - before, "validation", every)
         return figures
@@ -362,29 +367,43 @@ class Trainer:
             averaged = self._engine.averaged_tensors(tensors)
             elapsed_s = self._exchange.from_main(self.elapsed_s())  # hosts write the same checkpoint
             if self._services.writer:
-                checkpoint = snapshot(
-                    self._job,
-                    self.plan,
-                    self.position,
-                    self._source.state(),
-                    weights=tensors,
-                    optimizer=optimizer,
-                    averaged=averaged,
-                    loss_scale=self._engine.loss_scale.state(),
-                    elapsed_s=elapsed_s,
-                    figures=figures,
+                source = self._source.state()
+                # Copies on the same device: training changes the originals.
+                checkpoint = Checkpoint(
+                    self._state(source, elapsed_s, figures),
+                    _copies(tensors),
+                    _copies(optimizer),
+                    averaged and _copies(averaged),
+                    source.lanes,
+                    source.champion,
                 )
                 self._services.writer.submit(checkpoint)
         self._saved_step = step
         self._last_save = time.monotonic()
 
-    @contextlib.contextmanager
-    def _apart(self) -> Iterator[None]:
-        """The block is no part of training; the GPUs may be idle in it."""
-        gpus = self._services.gpus
-        others = gpus.meter.doing(Doing.OTHER) if gpus else contextlib.nullcontext()
-        with self._clock.part(Part.APART), others:
-            yield
+    def _state(self, source: SourceState, elapsed_s: float, figures: Mapping[str, float]) -> TrainingState:
+        """What a checkpoint says. elapsed_s: of the whole run. figures: of a validation at this step."""
+        job, training = self._job, self._job.config.training
+        return TrainingState(
+            step=self.position.step,
+            num_steps=job.num_steps,
+            seed=training.seed,
+            batch_size=job.batch_size,
+            micro_batch_size=self.plan.micro_batch_size,
+            window_id=source.window_id,
+            world_size=self.plan.world_size,
+            config=to_table(job.config),
+            zero_stage=training.zero_stage,
+            precision=training.precision,
+            data_offset=self.position.data_offset,
+            skipped_steps=self.position.skipped_steps,
+            loss_scale=self._engine.loss_scale.state(),
+            elapsed_s=elapsed_s,
+            figures=dict(figures),
+            self_play=source.self_play,
+            num_threads=torch.get_num_threads(),
+            kernels=kernels_in_use(),
+        )
 
     def _beat(self, phase: Phase) -> None:
         self._services.heartbeat.beat(phase, self.position.step)
@@ -396,3 +415,7 @@ class Trainer:
             self._beat(Phase.CHECKPOINT)
             writer.wait()
         self._exchange.raise_any(writer.fault if writer else None)
+
+
+def _copies(tensors: Tensors) -> Tensors:
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}

@@ -26,8 +26,6 @@ LEAST_MICRO_BATCH = {"cpu": 64, "cuda": 256}
 FULL_SHARE = 512
 # Share of the ranks' time that may be idle before a notice is printed.
 IDLE_SHARE = 0.05
-# Batch sizes looked at in each direction for one that keeps all ranks busy.
-MOST_TRIED = 64
 
 
 @dataclass(frozen=True)
@@ -127,11 +125,11 @@ def plan_batches(
         most = batch_size if micro_batch_size == AUTO else LARGEST_MICRO_BATCH[device_type]
         micro_batch_size = _choose_size(batch_size, weights, device_type, most)
         if not micro_batch_size:
-            near = busy_batch_sizes(BatchPlan(batch_size, 1, tuple(weights)), device_type)
+            least = LEAST_MICRO_BATCH[device_type]
+            unit = min(least, batch_size // world_size) * world_size
             raise ConfigError(
                 f"--batch-size {batch_size}: over {counted(world_size, 'rank')} only micro-batches below "
-                f"{LEAST_MICRO_BATCH[device_type]} positions divide it evenly; "
-                f"expected {''.join(f'{size} or ' for size in near)}--micro-batch-size"
+                f"{least} positions divide it evenly; expected a multiple of {unit}, or --micro-batch-size"
             )
     if batch_size % micro_batch_size:
         raise ConfigError(
@@ -158,26 +156,6 @@ def _choose_size(batch_size: int, weights: Sequence[float], device_type: str, mo
     return busy[0] if busy else min(sizes, key=lambda size: idle[size], default=0)
 
 
-def busy_batch_sizes(plan: BatchPlan, device_type: str, micro_batch_size: int = 0) -> tuple[int, ...]:
-    """The nearest batch sizes below and above the plan's that keep its ranks busy, as far as there are any.
-
-    micro_batch_size: as configured, 0 where it is chosen.
-    """
-    batch_size, weights = plan.batch_size, plan.weights
-    # Ranks that are alike are all busy with equal shares, which multiples of their number have.
-    step = max(micro_batch_size, 1) * (plan.world_size if len({*weights}) == 1 else 1)
-    below = range((batch_size - 1) // step * step, plan.world_size - 1, -step)
-    above = range((batch_size // step + 1) * step, (batch_size // step + 1 + MOST_TRIED) * step, step)
-
-    def keeps_all_busy(size: int) -> bool:
-        most = LARGEST_MICRO_BATCH[device_type]
-        micro = micro_batch_size or _choose_size(size, weights, device_type, most)
-        return micro > 0 and BatchPlan(size, micro, weights).idle_share <= IDLE_SHARE
-
-    found = [next(filter(keeps_all_busy, sizes[:MOST_TRIED]), None) for sizes in (below, above)]
-    return tuple(size for size in found if size is not None)
-
-
 def idle_notice(
     plan: BatchPlan, device_type: str, micro_batch_size: int = 0, *, batch_is_fixed: bool = False
 ) -> str:
@@ -190,13 +168,14 @@ def idle_notice(
     text = f"{100 * plan.idle_share:.0f} % of the ranks' time is idle: {plan}"
     if batch_is_fixed:
         size = _choose_size(plan.batch_size, plan.weights, device_type, plan.micro_batch_size)
-        if not size or plan.with_micro_batch_size(size).idle_share > IDLE_SHARE:
-            return text
-        return f"{text}; --micro-batch-size {size} keeps all busy, and changes the arithmetic"
-    sizes = busy_batch_sizes(plan, device_type, micro_batch_size)
-    if not sizes:
-        return text
-    return f"{text}; --batch-size {' or '.join(map(str, sizes))} keeps all busy"
+        if size and plan.with_micro_batch_size(size).idle_share <= IDLE_SHARE:
+            text += f"; --micro-batch-size {size} keeps all busy, and changes the arithmetic"
+    elif len({*plan.weights}) == 1:  # ranks that are alike are all busy with equal shares
+        share = max(micro_batch_size, 1) * plan.world_size
+        below = plan.batch_size // share * share
+        sizes = " or ".join(str(size) for size in (below, below + share) if size)
+        text += f"; --batch-size {sizes} keeps all busy"
+    return text
 
 
 def share_notice(plan: BatchPlan, device_type: str, *, batch_is_fixed: bool = False) -> str:

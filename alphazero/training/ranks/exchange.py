@@ -12,14 +12,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from enum import IntEnum
 from typing import Any, TypeAlias, TypeVar
 
 import torch
 import torch.distributed as dist
 
 from alphazero.base.errors import ERRORS_BY_KIND, AlphaZeroError, DivergedRanksError, TrainingError
-from alphazero.base.text import counted
 
 # Odd, so that multiplication modulo 2**64 loses no bit; Knuth's MMIX multiplier.
 HASH_MULTIPLIER = 6364136223846793005
@@ -78,16 +76,8 @@ DTYPES = {
 }
 
 
-class Form(IntEnum):
-    """What a message holds. Sent before it, so that ranks that are out of step notice."""
-
-    JSON = 0x4A53
-    BYTES = 0x4259
-
-
-# The longest message of each form: records are small; a shard of games or the lanes are files.
-LONGEST_BYTES = {Form.JSON: 64 << 20, Form.BYTES: 16 << 30}
-
+# The longest message: a shard of games or the lanes.
+LONGEST_BYTES = 16 << 30
 
 # A rank waits in a message while another one plays its last games, measures the network or brings a
 # checkpoint, which may take any time; the supervisor, which sees what each one does, ends a job that stands
@@ -126,7 +116,7 @@ class Exchange:
 
     def gather(self, value: Json) -> list[Any]:
         """Every rank's `value`, by rank, as JSON gives it back: tuples come as lists."""
-        return [_decoded(content) for content in self._gather_messages(Form.JSON, _encoded(value))]
+        return [_decoded(content) for content in self.gather_bytes(json.dumps(value).encode())]
 
     def from_main(self, value: Json) -> Any:  # noqa: ANN401 - as JSON gives it back
         """Rank 0's `value` on all ranks."""
@@ -134,16 +124,29 @@ class Exchange:
 
     def from_rank(self, rank: int, value: Json) -> Any:  # noqa: ANN401 - as JSON gives it back
         """`value` of rank `rank` on all ranks, as JSON gives it back; that of the others is not looked at."""
-        content = _encoded(value) if self.rank == rank else b""
-        return _decoded(self._message_from(rank, Form.JSON, content))
+        content = json.dumps(value).encode() if self.rank == rank else b""
+        return _decoded(self.bytes_from(rank, content))
 
     def gather_bytes(self, content: bytes) -> list[bytes]:
-        """Every rank's `content`, by rank: Arrow files."""
-        return self._gather_messages(Form.BYTES, content)
+        """Every rank's `content`, by rank."""
+        headers = self._gather(torch.tensor([len(content)]))
+        lengths = [_checked_length(rank, header) for rank, header in enumerate(headers)]
+        padded = torch.zeros(max(lengths), dtype=torch.uint8)
+        padded[: len(content)] = _to_tensor(content)
+        if not len(padded):
+            return [b""] * self.world_size
+        messages = zip(self._gather(padded), lengths, strict=True)
+        return [message[:length].numpy().tobytes() for message, length in messages]
 
     def bytes_from(self, rank: int, content: bytes) -> bytes:
-        """`content` of rank `rank` on all ranks: an Arrow file."""
-        return self._message_from(rank, Form.BYTES, content)
+        """`content` of rank `rank` on all ranks; that of the others is not looked at."""
+        header = torch.tensor([len(content)])
+        dist.broadcast(header, src=rank, group=self._group)
+        length = _checked_length(rank, header)
+        message = _to_tensor(content) if self.rank == rank else torch.empty(length, dtype=torch.uint8)
+        if length:
+            dist.broadcast(message, src=rank, group=self._group)
+        return message.numpy().tobytes()
 
     def tensors_from(self, rank: int, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """The CPU tensors that rank `rank` has, on all ranks, one at a time."""
@@ -215,25 +218,6 @@ class Exchange:
         dist.all_gather(tensors, tensor, group=self._group)
         return tensors
 
-    def _gather_messages(self, form: Form, content: bytes) -> list[bytes]:
-        headers = self._gather(_header(form, content))
-        lengths = [_checked_length(form, rank, header) for rank, header in enumerate(headers)]
-        padded = torch.zeros(max(lengths), dtype=torch.uint8)
-        padded[: len(content)] = _to_tensor(content)
-        if not len(padded):
-            return [b""] * self.world_size
-        messages = zip(self._gather(padded), lengths, strict=True)
-        return [message[:length].numpy().tobytes() for message, length in messages]
-
-    def _message_from(self, rank: int, form: Form, content: bytes) -> bytes:
-        header = _header(form, content)
-        dist.broadcast(header, src=rank, group=self._group)
-        length = _checked_length(form, rank, header)
-        message = _to_tensor(content) if self.rank == rank else torch.empty(length, dtype=torch.uint8)
-        if length:
-            dist.broadcast(message, src=rank, group=self._group)
-        return message.numpy().tobytes()
-
 
 def fault_record(fault: AlphaZeroError) -> dict[str, Json]:
     """A fault as it crosses between processes."""
@@ -246,10 +230,6 @@ def fault_of(record: Mapping[str, Any]) -> AlphaZeroError:
     return kind(str(record["text"]), ranks=[int(rank) for rank in record["ranks"]], found_by_all_ranks=True)
 
 
-def _encoded(value: Json) -> bytes:
-    return json.dumps(value).encode()
-
-
 def _decoded(content: bytes) -> Any:  # noqa: ANN401 - as JSON gives it back
     try:
         return json.loads(content)
@@ -257,25 +237,16 @@ def _decoded(content: bytes) -> Any:  # noqa: ANN401 - as JSON gives it back
         raise TrainingError(f"a message between ranks is damaged: {error}; expected JSON") from error
 
 
-def _header(form: Form, content: bytes) -> torch.Tensor:
-    if len(content) > LONGEST_BYTES[form]:
+def _checked_length(rank: int, header: torch.Tensor) -> int:
+    """The length that `rank` announced. Raises TrainingError for an absurd one."""
+    length = int(header)
+    if not 0 <= length <= LONGEST_BYTES:
         raise TrainingError(
-            f"a message of {counted(len(content), 'byte')} between ranks; "
-            f"expected at most {LONGEST_BYTES[form]:,}"
-        )
-    return torch.tensor([form, len(content)])
-
-
-def _checked_length(form: Form, rank: int, header: torch.Tensor) -> int:
-    """The length that `rank` announced. Raises TrainingError for another form or an absurd length."""
-    got, length = header.tolist()
-    if got != form or not 0 <= length <= LONGEST_BYTES[form]:
-        raise TrainingError(
-            f"rank {rank} announced a message of form {got:#x} and {length} bytes; expected {form.name} "
-            f"({form.value:#x}) of at most {LONGEST_BYTES[form]:,} bytes: the ranks are out of step",
+            f"rank {rank} announced a message of {length} bytes; expected at most {LONGEST_BYTES:,}: "
+            "the ranks are out of step",
             ranks=[rank],
         )
-    return int(length)
+    return length
 
 
 def _to_tensor(content: bytes) -> torch.Tensor:

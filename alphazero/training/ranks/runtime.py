@@ -190,5 +190,4 @@ def _pin(place: int, uuids: Sequence[str]) -> str:
     except OSError as error:
         return f"ranks are not pinned: {error.strerror}"
     torch.set_num_threads(min(torch.get_num_threads(), len(share)))
-    nodes = ", ".join(map(str, machine.nodes_of(share)))
-    return f"{machine.processors_text(share)}{f' (NUMA node {nodes})' if nodes else ''}"
+    return machine.processors_text(share)

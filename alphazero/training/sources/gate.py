@@ -11,7 +11,7 @@ from alphazero.measure.elo import MatchScore
 from alphazero.network.inference.purpose import evaluator_for_self_play
 from alphazero.network.weights.checkpoint import Tensors
 from alphazero.network.weights.weights import network_of
-from alphazero.play.matches.players import Player, search_player
+from alphazero.play.matches.players import ChooseMoves, search_player
 from alphazero.play.search_settings import search_settings
 from alphazero.run.rank import Phase
 from alphazero.training.loop.job import Job, RankServices
@@ -82,7 +82,7 @@ class Gate:
         counts = torch.tensor([score.wins, score.draws, score.losses], dtype=torch.float64)
         return MatchScore(*(round(count) for count in exchange.sum(counts).tolist()))
 
-    def _player(self, tensors: Mapping[str, torch.Tensor], beat: Callable[[], None]) -> Player:
+    def _player(self, tensors: Mapping[str, torch.Tensor], beat: Callable[[], None]) -> ChooseMoves:
         config = self._job.config
         evaluator = evaluator_for_self_play(
             network_of(config.network, tensors),

@@ -26,7 +26,7 @@ class GenerationState:
 
     end_step: the step until which the newest generation is trained on. positions: full searches of all
     stored games. num_shards, store_id: the store of games as it was then. given_id: of the window of given
-    games that are mixed in; empty where there are none, and in checkpoints of earlier versions.
+    games that are mixed in, empty where there are none.
     """
 
     generation: int = 0
@@ -64,23 +64,25 @@ class SharedGames:
             )
         return ids.index(standing.store_id)
 
-    def rewind(self, standing: GenerationState) -> None:
+    def rewind(self, standing: GenerationState) -> GameStore | None:
         """Have every host's store hold the standing's games and no others; they are sent where they lack.
 
-        Raises CheckpointError where no host has them; then nothing has been moved.
+        Gives the store, None without games. Raises CheckpointError where no host has them; then nothing has
+        been moved.
         """
         holder = self.holder_of(standing)
         held = self._exchange.on_each(lambda: self._open_rewound(standing) if self._writes else "")
         if holder >= 0:
             self._send(holder, standing.num_shards, lacks=self._writes and held != standing.store_id)
+        return GameStore.open(self._directory) if standing.games else None
 
-    def append(self, rows: pa.RecordBatch) -> None:
-        """One more shard, none where there are no rows; returns when every host has it."""
+    def append(self, rows: pa.RecordBatch, before: GenerationState) -> GameStore | None:
+        """One more shard, none where there are no rows; gives the store when every host has it.
+
+        before: where the run stood until now. None where it has no games yet.
+        """
         self._exchange.on_each(lambda: self._store.append(rows) if self._writes and rows.num_rows else None)
-
-    def open(self) -> GameStore:
-        """The store as it is now."""
-        return GameStore.open(self._directory)
+        return GameStore.open(self._directory) if before.games + rows.num_rows else None
 
     def _held(self, standing: GenerationState) -> str:
         """The id of this host's store, were it cut back to the standing; "" for too few games or none."""

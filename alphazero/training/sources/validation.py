@@ -41,7 +41,7 @@ from alphazero.measure.truth.solved_positions import (
 )
 from alphazero.network.model.loss import SUM_NAMES
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.play.matches.players import Player
+from alphazero.play.matches.players import ChooseMoves
 from alphazero.run.rank import Phase
 from alphazero.run.validation_record import (
     SeenGame,
@@ -296,7 +296,7 @@ class ExactTruth:
 
     asked: Sequence[ExactPosition]
     after: Sequence[ExactPosition]
-    figures: Callable[[Player], Mapping[str, float]]
+    figures: Callable[[ChooseMoves], Mapping[str, float]]
 
 
 def _exact_truth(job: Job, services: RankServices) -> ExactTruth | None:
@@ -320,7 +320,7 @@ def _exact_truth(job: Job, services: RankServices) -> ExactTruth | None:
     truth = from_table(OutsideTruth, found)
     asked = truth.asked()
 
-    def figures(player: Player) -> Mapping[str, float]:
+    def figures(player: ChooseMoves) -> Mapping[str, float]:
         return {"move_error": sum(errors_of(asked, player)) / len(asked)}
 
     return ExactTruth(asked, truth.successors(), figures)

@@ -45,51 +45,40 @@ def compare_ranks(config: Config, settings: DeepSpeedSettings, request: Request,
     start = {name: getattr(request, name) for name in ("resume", "fresh_start", "accept_new_data")}
     given = {f"{name} given": bool(getattr(config.data, name)) for name in ("data", "validation_data")}
     asked = {**start, **given, "device": runtime.device.type, "backend": runtime.backend}
-    facts = exchange.gather(facts_of(config, settings, asked, _versions(config.network.game, runtime)))
+    versions: dict[str, str] = {}
+    if runtime.local_world_size < runtime.world_size:  # ranks of one host run the same files
+        of_game = ["open_spiel"] if config.network.game.startswith(OPENSPIEL) else []
+        versions = {name: version_of(name) for name in [*COMPARED_PACKAGES, *of_game]}
+        versions["commit"] = commit_of()
+    facts = exchange.gather(facts_of(config, settings, asked, versions))
     return check_agreement(facts, exchange.gather(runtime.host), check=request.check)
 
 
 def compare_data(
-    window: Window | None, held_out: Window | None, runtime: Runtime, exchange: Exchange, *, check: bool
+    window: Window | None,
+    held_out: Window | None,
+    config: Config,
+    runtime: Runtime,
+    exchange: Exchange,
+    *,
+    check: bool,
 ) -> list[str]:
-    """Warnings where ranks opened different games; DataError on all ranks if `check`. Collective."""
+    """Warnings where ranks opened other games, or have other tablebases for self-play; DataError if `check`.
+
+    Collective, raises on all ranks; also ConfigError and DataError for tables that cannot be used.
+    """
     opened = {"data": window, "validation data": held_out}
     ids = {name: given.id[:12] for name, given in opened.items() if given is not None}
-    found = differences(exchange.gather(ids), exchange.gather(runtime.host))
-    lines = "; ".join(line for _, line in found)
+    if config.self_play.mode != "supervised":
+        tables = exchange.on_each(lambda: tables_of(config.self_play, config.network.game))
+        ids |= {"--syzygy": tables.identity} if tables else {}
+    found = "; ".join(line for _, line in differences(exchange.gather(ids), exchange.gather(runtime.host)))
     if found and check:
         raise DataError(
-            f"nodes differ: {lines}; expected the same games on every node (--sync-data sends them)",
+            f"nodes differ: {found}; expected the same on every node (--sync-data sends games)",
             found_by_all_ranks=True,
         )
-    return [f"warning: nodes differ: {lines}"] if found else []
-
-
-def compare_tables(config: Config, runtime: Runtime, exchange: Exchange, *, check: bool) -> list[str]:
-    """Warnings where ranks have other tablebases for self-play; DataError on all ranks if `check`.
-
-    Collective. Raises ConfigError and DataError for tables that cannot be used.
-    """
-    own = config.self_play
-    if own.mode == "supervised" or not own.syzygy:
-        return []
-    tables = exchange.on_each(lambda: tables_of(own, config.network.game))
-    assert tables is not None
-    facts = exchange.gather({"--syzygy": tables.identity})
-    found = "; ".join(line for _, line in differences(facts, exchange.gather(runtime.host)))
-    if found and check:
-        raise DataError(
-            f"nodes differ: {found}; expected the same tables on every node", found_by_all_ranks=True
-        )
     return [f"warning: nodes differ: {found}"] if found else []
-
-
-def _versions(game: str, runtime: Runtime) -> dict[str, str]:
-    """Of packages, and the commit; none on a single host, whose ranks run the same files."""
-    if runtime.local_world_size == runtime.world_size:
-        return {}
-    packages = (*COMPARED_PACKAGES, *(("open_spiel",) if game.startswith(OPENSPIEL) else ()))
-    return {**{name: version_of(name) for name in packages}, "commit": commit_of()}
 
 
 def facts_of(

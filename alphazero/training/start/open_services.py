@@ -12,17 +12,17 @@ import torch
 
 from alphazero.machine.findings import Finding, load_thresholds
 from alphazero.machine.memory import HostMemory
-from alphazero.machine.watcher import HealthWatcher, UsageMeter
+from alphazero.machine.watcher import HealthWatcher
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters
 from alphazero.run.rank import JOB_VARIABLE, HeartbeatWriter, Phase
+from alphazero.show.alarms import Alarms
+from alphazero.show.console import Console
+from alphazero.show.observer import GpuMeter, Observer
 from alphazero.show.viewers import open_writers
-from alphazero.training.loop.alarm_rules import health_alarm
-from alphazero.training.loop.alarms import AlarmDesk, JobAlarms
 from alphazero.training.loop.job import Job, RankServices
-from alphazero.training.loop.usage import GpuBoard, HostBoard, host_reader
+from alphazero.training.loop.part_clock import PartClock
 from alphazero.training.loop.writer import CheckpointWriter
-from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import Runtime
 from alphazero.training.start.run_start import Found, Rank, write_best, write_newest
 
@@ -42,10 +42,14 @@ def beat_of_start(run: RunDirectory, runtime: Runtime) -> Callable[[], None]:
     return beat
 
 
+@contextlib.contextmanager
 def open_services(
     found: Found, rank: Rank, before_save: Callable[[Callable[[], None]], None]
-) -> RankServices:
-    """The services of this rank, with a first heartbeat. Collective. before_save: as in RankServices."""
+) -> Iterator[RankServices]:
+    """The services of this rank, with a first heartbeat; the host is watched within the block. Collective.
+
+    After it all that was written is on disk. before_save: as in RankServices.
+    """
     job, start, runtime = found.job, found.start, rank.runtime
     exchange, console = rank.exchange, rank.console
     heartbeat = HeartbeatWriter(job.run.heartbeats, runtime.rank, runtime.host)
@@ -67,71 +71,68 @@ def open_services(
             say=console.say,
             is_best=partial(write_best, job),
         )
-    hosts = HostBoard(exchange, runtime.host, runtime.local_rank, host_reader(runtime.host, job.run.path))
-    desk = AlarmDesk(console.warn, metrics.event, job.config.run.mute) if runtime.is_main else AlarmDesk()
-    return RankServices(
+    clock = PartClock.on(runtime.device)
+    watched = bool(job.config.run.health_interval)
+    meter = GpuMeter(lambda: clock.work) if watched and runtime.device.type == "cuda" else None
+    observer = Observer(
+        exchange.gather,
+        runtime.rank,
+        runtime.host,
+        runtime.local_rank,
+        job.run.path,
+        Alarms(console.warn, metrics.event, job.config.run.mute),
+        gpu=f"GPU-{torch.cuda.get_device_properties(runtime.device).uuid}" if meter else "",
+        meter=meter,
+        gradients_look_busy=runtime.backend == "nccl",
+    )
+    services = RankServices(
         exchange=exchange,
         console=console,
         metrics=metrics,
         heartbeat=heartbeat,
         stop=rank.stop,
         host_memory=HostMemory(host=runtime.host),
-        before_save=before_save,
+        clock=clock,
         writer=writer,
-        gpus=open_gpu_board(runtime, exchange) if job.config.run.health_interval else None,
-        hosts=hosts,
-        alarms=JobAlarms(desk, job.num_steps, hosts.hosts_R),
+        before_save=before_save,
+        observer=observer,
     )
-
-
-def open_gpu_board(runtime: Runtime, exchange: Exchange) -> GpuBoard | None:
-    """The GPUs of all hosts, which their watchers read; None for ranks on a CPU. Collective."""
-    if runtime.device.type != "cuda":
-        return None
-    uuid = f"GPU-{torch.cuda.get_device_properties(runtime.device).uuid}"
-    return GpuBoard(exchange, runtime.host, runtime.local_rank, uuid, UsageMeter())
-
-
-@contextlib.contextmanager
-def in_service(job: Job, services: RankServices) -> Iterator[None]:
-    """The host is watched within the block; after it all that was written is on disk."""
-    watcher = make_watcher(job, services)
     failed = True
     try:
-        if watcher:
-            watcher.start()
-        yield
+        with contextlib.ExitStack() as stack:
+            if watched and not runtime.local_rank:
+                watcher = make_watcher(job, metrics, console, observer, meter)
+                watcher.start()
+                stack.callback(watcher.stop)
+            yield services
         failed = False
     finally:
-        if watcher:
-            watcher.stop()
-        services.metrics.close(failed)
-        if services.writer:
-            services.writer.wait()
+        metrics.close(failed)
+        if writer:
+            writer.wait()
 
 
-def make_watcher(job: Job, services: RankServices) -> HealthWatcher | None:
-    """Watches this host and its GPUs beside training, on one rank per host; None for the other ranks.
+def make_watcher(
+    job: Job, metrics: AllWriters, console: Console, observer: Observer, meter: GpuMeter | None
+) -> HealthWatcher:
+    """Watches this host and its GPUs beside training.
 
     Figures and faults of rank 0's host go to the metrics; faults of every host to the console.
     """
-    runtime, interval_s = job.runtime, job.config.run.health_interval
-    if runtime.local_rank or not interval_s:
-        return None
+    runtime, run = job.runtime, job.config.run
 
     def say(finding: Finding) -> None:
-        alarm = health_alarm(finding)
         if runtime.is_main:
-            services.alarms.desk.report(alarm)
-        elif alarm.cause not in job.config.run.mute:
-            services.console.alarm(finding.line())
+            observer.report(finding)
+        elif "health" not in run.mute:
+            console.alarm(finding.line())
 
     return HealthWatcher(
-        interval_s,
-        partial(services.metrics.write_beside, "health"),
+        run.health_interval,
+        partial(metrics.write_beside, "health"),
         say,
         thresholds=load_thresholds(),
         directory=job.run.path,
         device=runtime.device.type,
-        meter=services.gpus.meter if services.gpus else None,
+        take_usage=meter.add if meter else None,
     )

@@ -27,11 +27,13 @@ from alphazero.run.find import find_weights, is_checkpoint
 from alphazero.settings.load import Config
 from alphazero.settings.sections import NetworkConfig
 from alphazero.training.engine.optimizer import state_numbers
-from alphazero.training.engine.probe import CPU_SHARE, LIBRARY_BYTES, TRIAL_COPIES
+from alphazero.training.engine.probe import LIBRARY_BYTES, TRIAL_COPIES
 from alphazero.training.ranks.exchange import Exchange, Json
 from alphazero.training.ranks.runtime import Runtime
 
 FLAG = "--init-weights"
+# Of the memory a CPU rank may use, what the network may fill: loader and checkpoints grow beside it.
+CPU_SHARE = 0.8
 
 
 def available_to_rank(runtime: Runtime) -> int:

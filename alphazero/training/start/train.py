@@ -58,9 +58,9 @@ from alphazero.training.sources.given_games import (
     open_data,
 )
 from alphazero.training.sources.validation import make_validation
-from alphazero.training.start.agreement import DataCheck, compare_data, compare_ranks, compare_tables
+from alphazero.training.start.agreement import DataCheck, compare_data, compare_ranks
 from alphazero.training.start.banner import banner, say_how_to_continue, summary
-from alphazero.training.start.open_services import beat_of_start, in_service, open_services
+from alphazero.training.start.open_services import beat_of_start, open_services
 from alphazero.training.start.resume_checks import (
     check_nothing_else_is_asked,
     check_same_data,
@@ -150,8 +150,7 @@ def prepare(
     with rank.console.working("reading the games") as work:
         threads, beat = loader_threads(config.data, runtime), beat_of_start(start.run, runtime)
         window, held_out = open_data(config, exchange, num_threads=threads, beat=beat, progress=work)
-    notices += compare_data(window, held_out, runtime, exchange, check=request.check)
-    notices += compare_tables(config, runtime, exchange, check=request.check)
+    notices += compare_data(window, held_out, config, runtime, exchange, check=request.check)
     # Not before: raw games are imported on all processors.
     notices += pin_ranks(runtime, exchange)
     job = make_job(config, runtime, start.run, window)
@@ -252,8 +251,11 @@ def make_job(config: Config, runtime: Runtime, run: RunDirectory, window: Window
 
 def train_to_the_end(found: Found, data_check: DataCheck, rank: Rank) -> TrainingOutcome:
     """Open the services of this rank and train until the last step or a signal."""
-    job, services = found.job, open_services(found, rank, data_check.finish)
-    with in_service(job, services), stall_watch(job.run, rank.runtime, rank.console.alarm):
+    job = found.job
+    with (
+        open_services(found, rank, data_check.finish) as services,
+        stall_watch(job.run, rank.runtime, rank.console.alarm),
+    ):
         source: DataSource
         if job.config.self_play.mode == "supervised":
             assert found.window is not None

@@ -9,8 +9,8 @@ from typing import Any
 import chess
 import numpy as np
 import pytest
-from alphazero._core import lc0_number_names
 
+from alphazero._core import lc0_number_names
 from alphazero.base.errors import DataError
 from alphazero.data.formats.importer import import_games
 from alphazero.data.formats.lc0_export import export_lc0

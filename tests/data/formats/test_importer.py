@@ -6,9 +6,9 @@ import os
 import threading
 from pathlib import Path
 
-import alphazero._core as _core
 import pytest
 
+import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.data.formats.files import ignore
 from alphazero.data.formats.importer import import_games

@@ -12,9 +12,10 @@ from pathlib import Path
 import chess
 import chess.pgn
 import pytest
-from alphazero._core import ChessPosition, PgnGames, PgnText, last_game_begin, parse_pgn
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from alphazero._core import ChessPosition, PgnGames, PgnText, last_game_begin, parse_pgn
 
 RESULTS = {"1-0": 1, "0-1": -1, "1/2-1/2": 0, "*": None}
 

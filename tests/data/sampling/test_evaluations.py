@@ -4,11 +4,11 @@ import math
 from pathlib import Path
 from typing import Any
 
-import alphazero._core as _core
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.data.formats.importer import import_games
 from alphazero.data.sampling.loader import Loader, WindowEncoder

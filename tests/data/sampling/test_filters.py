@@ -7,11 +7,11 @@ import random
 from pathlib import Path
 from typing import Any
 
-import alphazero._core as _core
 import chess.pgn
 import numpy as np
 import pytest
 
+import alphazero._core as _core
 from alphazero.base.errors import ConfigError, DataError
 from alphazero.data.formats.importer import import_games
 from alphazero.data.sampling import filters as window_filters

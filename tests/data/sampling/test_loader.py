@@ -7,11 +7,11 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any
 
-import alphazero._core as _core
 import chess
 import numpy as np
 import pytest
 
+import alphazero._core as _core
 from alphazero.base.errors import ConfigError, DataError
 from alphazero.data.sampling.loader import Loader, WindowEncoder, batches_of, prefetched, spread_sample_ids
 from alphazero.data.sampling.window import Mixture, Window, sample_ids

@@ -7,11 +7,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import alphazero._core as _core
 import chess
 import numpy as np
 import pytest
 
+import alphazero._core as _core
 from alphazero.base.errors import ConfigError, DataError
 from alphazero.data.sampling.loader import Loader, WindowEncoder
 from alphazero.data.sampling.window import Window

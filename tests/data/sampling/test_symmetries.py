@@ -3,11 +3,11 @@
 import random
 from pathlib import Path
 
-import alphazero._core as _core
 import numpy as np
 import pytest
 import torch
 
+import alphazero._core as _core
 from alphazero.data.sampling.loader import Loader, WindowEncoder
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import ShardView

@@ -1,10 +1,10 @@
 import dataclasses
 from pathlib import Path
 
-import alphazero._core as _core
 import numpy as np
 import pytest
 
+import alphazero._core as _core
 from alphazero.base.errors import ConfigError, DataError
 from alphazero.data.formats.importer import import_games
 from alphazero.data.sampling.loader import WindowEncoder

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+
 from alphazero._core import ChessPosition, chess_random_playout
 from alphazero._core import find_illegal_chess_game as find_illegal_game
-
 from alphazero.base.errors import AlphaZeroError, DataError
 from alphazero.data.sampling.loader import WindowEncoder
 from alphazero.data.sampling.window import Window

@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from alphazero._core import chess_random_playout
 
+from alphazero._core import chess_random_playout
 from alphazero.base.errors import DataError
 from alphazero.data.store.growing import GrowingStore
 from alphazero.data.store.schema import SCHEMA, VERSION_2_FIELDS

@@ -16,7 +16,7 @@ SIGNALLED_AGENT = SUPPORT / "launch" / "signalled_agent.py"
 
 
 def test_a_warning_while_the_launcher_starts_is_heard_and_does_not_kill_it(tmp_path: Path):
-    """There are no ranks to save anything: the launcher is ended as after any other wish to stop."""
+    """There are no ranks to save anything: the launcher is ended as after any other request to stop."""
     launcher = ("sleep", "300")
     host = HostPlan(Remote("here"), "127.0.0.1", 1, command=Command(launcher))
     place = {"directory": str(tmp_path), "run_directory": str(tmp_path)}
@@ -38,6 +38,6 @@ def test_a_warning_while_the_launcher_starts_is_heard_and_does_not_kill_it(tmp_p
         agent.wait()
     ended = protocol.decode(lines[-1])
     assert isinstance(ended, protocol.Ended)
-    assert (ended.status, ended.fate) == (143, "launcher was killed by SIGTERM")
+    assert (ended.status, ended.failure.fate) == (143, "launcher was killed by SIGTERM")
     assert ended.asked == signal.SIGUSR1
     assert processes_of("warned") == []

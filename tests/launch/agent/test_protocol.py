@@ -15,6 +15,7 @@ from alphazero.launch.agent.protocol import (
     encode,
     encode_plan,
 )
+from alphazero.launch.blame import Failure
 from alphazero.launch.plan.launch_plan import Command, HostPlan, LaunchPlan, Remote, SshOptions, Variable
 from alphazero.machine.machine import Machine
 from alphazero.machine.nvml import Device
@@ -25,9 +26,11 @@ MESSAGES = [
     Output(3, "a line\nand a piece"),
     Output(None, "\x1b[31m\u00e9"),
     Beat((RankState(0, 5, Phase.SELF_PLAY, 12, 0.1, 0.2, 77, "S"),), -1),
-    Ended(137, 3, 0.5, "(pid 7) was killed by SIGKILL", "", "/runs/x/logs/b-rank3.log", 0, 100),
-    Ended(2, 1, 0.5, "(pid 7) ended", "rank 2 is missing", "/log", 0, -1, 0, "launch", (2, 4)),
-    Ended(0, None, 0.0, "ended", "", "/log", 0, 100, stopped=2),
+    Ended(
+        137, Failure("b", 3, "(pid 7) was killed by SIGKILL", "", "/b-rank3.log", 137), 0.5, "/log", 0, 100
+    ),
+    Ended(2, Failure("b", 1, "ended", "rank 2 is missing", kind="launch", ranks=(2, 4)), 0.5, "/log", 0, -1),
+    Ended(0, None, 0.0, "/log", 0, 100, stopped=2),
 ]
 
 

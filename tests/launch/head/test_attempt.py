@@ -2,7 +2,7 @@
 
 import pytest
 
-from alphazero.launch.head.attempt import Failure
+from alphazero.launch.blame import Failure
 
 
 def report(at: float, kind: str, rank: int | None = 0, cause: str = "", status: int = 1) -> Failure:

@@ -132,27 +132,33 @@ def signal_everything_below(job: Launch, number: int) -> list[int]:
     """What SLURM does to a step; the pids. Children of ranks have not learned what to do and are left out."""
     below = psutil.Process(job.process.pid).children(recursive=True)
     processes = [process for process in below if process.cmdline()[0] != "sleep"]
-    assert len(processes) == 3 + job.num_ranks  # agent, guard, launcher
+    assert len(processes) == 1 + job.num_ranks  # launcher
     for process in processes:
         process.send_signal(number)
     return [process.pid for process in processes]
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 138)])
-def test_a_signal_to_every_process_but_the_head_is_a_wish_to_stop_and_no_failure(launch, number, status):
+def test_a_signal_to_every_process_is_a_request_to_stop_and_no_failure(launch, number, status):
     job = launch("run", "run")
     job.wait_for_ranks()
+    job.process.send_signal(number)
     pids = signal_everything_below(job, number)
-    name = signal.Signals(number).name
-    job.wait_until(lambda: all(name in job.notes(rank) for rank in (0, 1)))
-    below = psutil.Process(job.process.pid).children(recursive=True)
-    agents = [process for process in below if "alphazero.launch.agent.node_agent" in process.cmdline()]
-    assert len(agents) == 2  # agent and guard
-    assert job.end() == (status, f"alphazero: the job was ended by {name} to its processes\n")
+    assert job.end() == (status, f"alphazero: {STOPPING}\n")
     for rank in (0, 1):
-        assert job.notes(rank)[1] == name
+        assert job.notes(rank)[1] == signal.Signals(number).name
         assert job.notes(rank)[-1] == "saved, child alive"
     assert_all_gone(pids)
+
+
+def test_a_killed_launch_takes_its_ranks_with_it(launch):
+    job = launch("run", "run")
+    job.wait_for_ranks()
+    pids = [int(pid) for rank in (0, 1) for pid in job.notes(rank)[0].split()[:1]]
+    launcher = job.launcher().pid
+    job.process.kill()
+    job.process.wait()
+    job.wait_until(lambda: not any(psutil.pid_exists(pid) for pid in [*pids, launcher]))
 
 
 def test_the_death_of_the_launcher_of_ranks_that_had_ended_well_is_no_bad_end(launch):

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import time
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -102,20 +101,15 @@ FLOOD = "import os; text = b'x' * (1 << 20)\nfor _ in range(%d): os.write(%d, te
 
 
 @pytest.mark.parametrize("descriptor", [1, 2])
-def test_a_host_that_sends_without_measure_does_not_fill_the_heads_memory(descriptor: int):
-    tracemalloc.start()
-    try:
-        (answer,) = run_everywhere([Remote("here")], ["-c", FLOOD % (300, descriptor)], [""], 60)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert answer.status == 0 and answer.output.endswith("the end\n")
-    assert peak < 150 << 20
-
-
-def test_a_host_that_sends_for_ever_has_no_answer():
+def test_a_host_that_sends_without_measure_has_no_answer(descriptor: int):
     begin = time.monotonic()
-    (answer,) = run_everywhere([Remote("here")], ["-c", FLOOD % (10**9, 1)], [""], 2)
+    (answer,) = run_everywhere([Remote("here")], ["-c", FLOOD % (10**9, descriptor)], [""], 60)
+    assert answer.status is None and time.monotonic() - begin < 20
+
+
+def test_a_host_that_does_not_answer_has_no_answer():
+    begin = time.monotonic()
+    (answer,) = run_everywhere([Remote("here")], ["-c", "import time; time.sleep(60)"], [""], 2)
     assert answer.status is None and time.monotonic() - begin < 20
 
 

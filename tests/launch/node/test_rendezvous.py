@@ -6,13 +6,13 @@ import socket
 import subprocess
 import sys
 
-from alphazero.launch.node.meeting import served_store
+from alphazero.launch.node.store import served_store
 from tests.support.jobs.jobs import environment
 
 ALONE = """
 import json, os, psutil
 from alphazero.training.engine.engine import end_process_group, start_process_group
-from alphazero.launch.node.meeting import lone_process_environment
+from alphazero.launch.node.store import lone_process_environment
 from alphazero.training.ranks.runtime import read_runtime
 os.environ.update(lone_process_environment())
 start_process_group(read_runtime(os.environ, "cpu"))

@@ -15,7 +15,7 @@ from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from alphazero.base.errors import PortInUseError
-from alphazero.launch.blame import FAILURE_VARIABLE, FirstFailure
+from alphazero.launch.blame import FAILURE_VARIABLE, Failure
 from alphazero.launch.node.torchrun import AGENT_LOGGER, is_news, refuse, report
 from alphazero.run.rank import OUTPUT_VARIABLE, read_record
 from tests.support.jobs.jobs import free_port
@@ -74,8 +74,8 @@ def test_the_agent_is_told_instead_of_people(tmp_path: Path, capsys, accounts):
     environment = {**accounts(rank1=("data", 100.0)), FAILURE_VARIABLE: str(tmp_path / "first.json")}
     assert report({1: failure(1, 2)}, environment).status == 2
     assert capsys.readouterr().err == ""
-    found = read_record(FirstFailure, tmp_path / "first.json")
-    assert found == FirstFailure(1, "(pid 1001) ended with exit status 2", "data", (), "why", 100.0)
+    found = read_record(Failure, tmp_path / "first.json")
+    assert found == Failure("", 1, "(pid 1001) ended with exit status 2", "why", "", 2, "data", at=100.0)
 
 
 # Ranks that talk, then rank 0 prints which sockets the whole job listens on, and its port.
@@ -139,8 +139,8 @@ def test_a_port_that_the_user_chose_and_another_has_is_one_line(tmp_path: Path):
 def test_the_agent_hears_that_the_port_was_in_use_and_that_no_rank_began(tmp_path: Path):
     environment = {FAILURE_VARIABLE: str(tmp_path / "first.json")}
     assert refuse(PortInUseError("port 5 is in use"), environment) == 2
-    found = read_record(FirstFailure, tmp_path / "first.json")
-    assert (found.rank, found.kind, found.text) == (None, "port in use", "port 5 is in use")
+    found = read_record(Failure, tmp_path / "first.json")
+    assert (found.rank, found.kind, found.cause) == (None, "port in use", "port 5 is in use")
 
 
 class BrokenAgent(SimpleElasticAgent):

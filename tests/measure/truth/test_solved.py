@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import alphazero._core as _core
 import numpy as np
 import pytest
 import torch
 
+import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.cli.main import main
 from alphazero.games.core_types import Line
@@ -20,7 +20,7 @@ from alphazero.measure.truth.connect4 import SolvedPosition, SolverOutcomes, cou
 from alphazero.network.model.planes import expand_planes
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights
-from alphazero.play.matches.players import Player
+from alphazero.play.matches.players import ChooseMoves
 from alphazero.settings.sections import NetworkConfig
 
 OWN = [position for entry in solved.read_table() for position in entry.positions]
@@ -337,7 +337,7 @@ def test_two_networks_are_compared_in_pairs(
     ]
 
 
-def player(path: str) -> Player:
+def player(path: str) -> ChooseMoves:
     """The network of a file, without search."""
     from alphazero.network.inference.evaluator import NetworkEvaluator
     from alphazero.network.weights.open_network import open_network

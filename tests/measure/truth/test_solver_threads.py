@@ -3,9 +3,9 @@
 from contextlib import closing
 from itertools import count
 
-import alphazero._core as _core
 import pytest
 
+import alphazero._core as _core
 from alphazero.measure.truth.connect4 import ITEMS_AHEAD, SolvedPosition, read_table, sign, solve_in_threads
 
 

@@ -1,11 +1,11 @@
 """The core's kernels for encoders against torch's operators in double precision."""
 
-import alphazero._core as _core
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
+import alphazero._core as _core
 from alphazero.network.inference.core_kernels import add_and_normalise, attend, mish_
 
 # As a share of the largest number: of the last bit and of sums in another order.

@@ -10,12 +10,12 @@ from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 
-import alphazero._core as _core
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
+import alphazero._core as _core
 from alphazero.base.errors import ConfigError, WeightsError
 from alphazero.cli.flags import add_network_flags
 from alphazero.games.random_positions import MOST_PLIES, NUM_POSITIONS, random_lines

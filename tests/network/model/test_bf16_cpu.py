@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import alphazero._core as _core
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+import alphazero._core as _core
 from alphazero.games.registry import get_spec
 from alphazero.network.model import layers as batch_norm
 from alphazero.network.model import layers as squeeze_excitation

@@ -2,23 +2,16 @@
 
 import pytest
 
-from alphazero.play.matches.game import (
-    Adjudication,
-    Adjudicator,
-    DrawRule,
-    ResignRule,
-    Score,
-    score_of_value,
-)
+from alphazero.play.matches.game import Adjudication, Adjudicator, DrawRule, ResignRule, Score
+from alphazero.play.uci_protocol import centipawns
 
 
 def verdicts(judge: Adjudicator, scores: list[Score | None], *, move: int = 40) -> list[float | None]:
     """White moves first."""
-    found = []
-    for number, score in enumerate(scores):
-        judge.note(score, number % 2 == 0, resets_clock=False)
-        found.append(judge.result(score, number % 2 == 0, move))
-    return found
+    return [
+        judge.points(score, number % 2 == 0, resets_clock=False, move_number=move)
+        for number, score in enumerate(scores)
+    ]
 
 
 def test_a_game_is_drawn_when_both_say_so_for_long_enough() -> None:
@@ -33,11 +26,11 @@ def test_a_game_is_drawn_when_both_say_so_for_long_enough() -> None:
 
 def test_a_capture_begins_the_count_of_quiet_moves_anew() -> None:
     judge = Adjudicator(Adjudication(draw=DrawRule(0, 1, 10)))
-    judge.note(Score(0), True, resets_clock=False)
-    judge.note(Score(0), False, resets_clock=True)
-    assert judge.result(Score(0), False, 50) is None
-    judge.note(Score(0), True, resets_clock=False)
-    assert judge.result(Score(0), True, 50) == 0.5
+    captures = [False, True, False]
+    assert [
+        judge.points(Score(0), number % 2 == 0, resets_clock=captured, move_number=50)
+        for number, captured in enumerate(captures)
+    ] == [None, None, 0.5]
 
 
 def test_a_player_far_behind_resigns() -> None:
@@ -71,5 +64,5 @@ def test_scores_are_written_as_in_fastchess_s_pgn(score, written) -> None:
 
 def test_a_value_becomes_centipawns_by_lc0_s_formula() -> None:
     # 90 tan(1.5637541897 q): q = 0.5 is 90 * tan(0.78188) = 89.4.
-    assert [score_of_value(value).cp for value in (0.0, 0.5, -0.5)] == [0, 89, -89]
-    assert 12_000 < score_of_value(1.0).cp < 13_000
+    assert [centipawns(value) for value in (0.0, 0.5, -0.5)] == [0, 89, -89]
+    assert 12_000 < centipawns(1.0) < 13_000

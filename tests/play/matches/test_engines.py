@@ -11,13 +11,13 @@ import pytest
 
 from alphazero.base.errors import ConfigError, PlayerError
 from alphazero.play.matches import engines as engine_process
-from alphazero.play.matches.conduct import Conditions, Conductor
 from alphazero.play.matches.engines import EngineRoom
-from alphazero.play.matches.game import Adjudication, DrawRule, Ending, games_of
+from alphazero.play.matches.game import Adjudication, DrawRule, Ending, pairings_of
 from alphazero.play.matches.limits import Limit, TimeControl
+from alphazero.play.matches.match import Arena, MatchPlan
 from alphazero.play.matches.openings import random_openings
-from alphazero.play.matches.pgn import PgnFile
-from alphazero.play.matches.players import EnginePlayer, InProcess, random_player, without_values
+from alphazero.play.matches.players import Player
+from alphazero.play.matches.record import MatchRecord
 from tests.support.paths import SUPPORT
 
 FAKE = SUPPORT / "evaluation" / "fake_engine.py"
@@ -25,30 +25,23 @@ NODES = Limit(nodes=10)
 SHORT = Adjudication(max_plies=12)
 
 
-def fake(name: str = "fake", *flags: str, limit: Limit = NODES, **options: str) -> EnginePlayer:
-    return EnginePlayer(name, (sys.executable, str(FAKE), *flags), limit, options=options)
+def fake(name: str = "fake", *flags: str, limit: Limit = NODES, **options: str) -> Player:
+    return Player(name, command=(sys.executable, str(FAKE), *flags), limit=limit, options=options)
 
 
-def other(name: str = "random") -> InProcess:
-    return InProcess(name, without_values(random_player(1)), random_share=1.0)
+def other(name: str = "random") -> Player:
+    return Player(name, random_share=1.0)
 
 
 def play(players, games: int = 4, *, rules=SHORT, concurrency: int = 2, timeout_s: float = 60.0):
     """The finished games, by number, and the lines told."""
     found, lines = [], []
-    conditions = Conditions("chess", rules, concurrency=concurrency, engine_timeout_s=timeout_s)
-    with EngineRoom() as room:
-        for player in players:
-            if isinstance(player, EnginePlayer):
-                room.check(player)
-        conductor = Conductor(
-            players,
-            conditions,
-            engines=room,
-            on_game=lambda game: found.append(game) or True,
-            say=lines.append,
-        )
-        conductor.play(games_of([(0, 1)], random_openings("chess", games // 2, 2, 1)))
+    pairings = tuple(pairings_of(2, random_openings("chess", games // 2, 2, 1)))
+    plan = MatchPlan(
+        "chess", tuple(players), pairings, rules, concurrency=concurrency, engine_timeout_s=timeout_s
+    )
+    with Arena() as arena:
+        arena.play(plan, lambda game: found.append(game) or True, lines.append)
     return sorted(found, key=lambda game: game.pairing.number), lines
 
 
@@ -99,9 +92,9 @@ def test_numbers_of_hundreds_of_digits_are_bounded_and_the_game_is_played(tmp_pa
     huge = fake("huge", "--mode", "huge")
     found, lines = play([huge, other()], games=2)
     assert [game.ending for game in found] == [Ending.ADJUDICATION] * 2 and not lines
-    with PgnFile(tmp_path / "match.pgn", "a match") as file:
+    with MatchRecord([huge, other()], tmp_path / "match.pgn") as record:
         for game in found:
-            file.add(file.next(game, [huge, other()]))
+            record.add(game)
     text = (tmp_path / "match.pgn").read_text()
     assert "{ +10000.00/1000 " in text and max(map(len, text.splitlines())) <= 100
 
@@ -135,7 +128,7 @@ def test_an_engine_on_a_clock_loses_on_time() -> None:
 
 
 def test_an_engine_that_never_answers_on_a_clock_loses_on_time(monkeypatch) -> None:
-    monkeypatch.setattr("alphazero.play.matches.conduct.LATE_S", 0.1)
+    monkeypatch.setattr("alphazero.play.matches.engines.LATE_S", 0.1)
     hung = fake("hung", "--mode", "hang", limit=Limit(control=TimeControl(0.2)))
     found, lines = play([hung, other()], games=2)
     assert [game.ending for game in found] == [Ending.TIME] * 2
@@ -192,14 +185,17 @@ def test_engines_die_with_a_match_that_is_killed(tmp_path, mode, processes) -> N
     ("engine", "told"),
     [
         (
-            EnginePlayer("x", ("no-such-program",), NODES),
+            Player("x", command=("no-such-program",), limit=NODES),
             "player 'x': 'no-such-program': expected an executable program",
         ),
         (fake("x", "--mode", "mute"), r"player 'x': .*no licence found.*expected a UCI engine"),
-        (fake("x", Sead="1"), "player 'x', option.Sead: no such option; did you mean Seed"),
-        (fake("x", Seed="many"), "player 'x', option.Seed='many': expected integer"),
-        (fake("x", Seed="1000"), "player 'x', option.Seed='1000': .*999"),
-        (EnginePlayer("x", ("sleep", "30"), NODES), r"player 'x': no uciok and readyok within 0\.2 s"),
+        (fake("x", Sead="1"), "player 'x': .*Sead"),
+        (fake("x", Seed="many"), "player 'x': .*Seed.*many"),
+        (fake("x", Seed="1000"), "player 'x': .*Seed.*999"),
+        (
+            Player("x", command=("sleep", "30"), limit=NODES),
+            r"player 'x': no uciok and readyok within 0\.2 s",
+        ),
     ],
 )
 def test_an_engine_that_does_not_start_is_one_line_before_the_first_game(engine, told, monkeypatch) -> None:

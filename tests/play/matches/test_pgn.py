@@ -10,12 +10,12 @@ from alphazero.base.errors import DataError
 from alphazero.play.matches.game import Decision, Ending, FinishedGame, Pairing, Score
 from alphazero.play.matches.limits import Limit, TimeControl
 from alphazero.play.matches.openings import Opening
-from alphazero.play.matches.pgn import PgnFile, pgn_of
-from alphazero.play.matches.players import InProcess
+from alphazero.play.matches.players import Player
+from alphazero.play.matches.record import MatchRecord, pgn_of
 
 PLAYERS = [
-    InProcess("alpha", lambda lines: [], Limit(nodes=100)),
-    InProcess("beta", lambda lines: [], Limit(control=TimeControl(1, 0.05))),
+    Player("alpha", limit=Limit(nodes=100)),
+    Player("beta", limit=Limit(control=TimeControl(1, 0.05))),
 ]
 MATE = FinishedGame(
     Pairing(3, 1, 1, 0, Opening(None, ("f2f3", "e7e5"))),
@@ -36,10 +36,10 @@ CASTLES = FinishedGame(
 
 
 def test_a_game_keeps_its_players_moves_scores_and_end() -> None:
-    game = chess.pgn.read_game(io.StringIO(pgn_of(MATE, PLAYERS, "a match")))
+    game = chess.pgn.read_game(io.StringIO(pgn_of(MATE, PLAYERS)))
     assert game is not None and not game.errors
     assert dict(game.headers) | {"Date": ""} == {
-        "Event": "a match",
+        "Event": "alphazero match",
         "Site": "?",
         "Date": "",
         "Round": "3",
@@ -63,7 +63,7 @@ def test_a_game_keeps_its_players_moves_scores_and_end() -> None:
 
 
 def test_a_game_from_a_position_has_it_and_castles() -> None:
-    game = chess.pgn.read_game(io.StringIO(pgn_of(CASTLES, PLAYERS, "a match")))
+    game = chess.pgn.read_game(io.StringIO(pgn_of(CASTLES, PLAYERS)))
     assert game is not None and not game.errors
     assert game.headers["FEN"] == CASTLES.pairing.opening.start and game.headers["SetUp"] == "1"
     assert [node.san() for node in game.mainline()] == ["O-O", "O-O-O"]
@@ -72,20 +72,20 @@ def test_a_game_from_a_position_has_it_and_castles() -> None:
 
 def test_an_opening_that_the_book_knows_is_named() -> None:
     known = replace(MATE.pairing, opening=replace(MATE.pairing.opening, eco="A00", name="Barnes Opening"))
-    text = pgn_of(replace(MATE, pairing=known), PLAYERS, "a match")
+    text = pgn_of(replace(MATE, pairing=known), PLAYERS)
     assert '[ECO "A00"]\n' in text and '[Opening "Barnes Opening"]\n' in text
 
 
 def test_quotes_and_backslashes_of_names_are_escaped_as_the_pgn_standard_has_it() -> None:
-    text = pgn_of(MATE, [replace(PLAYERS[0], name='a"b\\c'), PLAYERS[1]], "a match")
+    text = pgn_of(MATE, [replace(PLAYERS[0], name='a"b\\c'), PLAYERS[1]])
     assert '[Black "a\\"b\\\\c"]' in text
 
 
 def test_games_are_appended_one_by_one_and_each_is_whole_at_once(tmp_path) -> None:
     path = tmp_path / "match.pgn"
     for game in (MATE, CASTLES):
-        with PgnFile(path, "a match") as file:
-            file.add(file.next(game, PLAYERS))
+        with MatchRecord(PLAYERS, path) as record:
+            record.add(game)
             text = path.read_text()  # the file is still open
             assert text.endswith("\n\n")
     stream = io.StringIO(text)
@@ -95,4 +95,4 @@ def test_games_are_appended_one_by_one_and_each_is_whole_at_once(tmp_path) -> No
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path) -> None:
     with pytest.raises(DataError, match=r"--pgn-out .*none.*cannot be written"):
-        PgnFile(tmp_path / "none" / "match.pgn", "a match")
+        MatchRecord(PLAYERS, tmp_path / "none" / "match.pgn")

@@ -7,9 +7,9 @@ import random
 import sys
 from pathlib import Path
 
-import alphazero._core as _core
 import pyarrow as pa
 
+import alphazero._core as _core
 from alphazero.data.store.growing import GrowingStore
 from alphazero.data.store.writer import encode_shard
 from tests.support.data.stores import batch, row, searched

@@ -9,8 +9,8 @@ from pathlib import Path
 import chess
 import numpy as np
 import numpy.typing as npt
-from alphazero._core import chess_policy_moves
 
+from alphazero._core import chess_policy_moves
 from tests.support.games.chess_reference import (
     identity,
     policy_text,

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import alphazero._core as _core
 import pyarrow as pa
 
+import alphazero._core as _core
 from alphazero.data.store.growing import GrowingStore
 from alphazero.data.store.store import GameStore
 from alphazero.data.store.writer import SHARD_GAMES, StoreWriter, row_schema

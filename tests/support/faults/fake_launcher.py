@@ -33,11 +33,11 @@ def main() -> int:
         ends = [
             RankEnd(rank, rank - first, process.pid, process.returncode) for rank, process in failed.items()
         ]
-        end, failure = first_failure(ends, Path(os.environ[OUTPUT_VARIABLE]))
+        failure = first_failure(ends, Path(os.environ[OUTPUT_VARIABLE]))
         write_record(Path(os.environ[FAILURE_VARIABLE]), failure)
         for other in ranks.values():
             other.terminate()
-        return end.status
+        return failure.status
     return 0
 
 

@@ -10,8 +10,7 @@ shift        every global batch begins one sample late
 none         nothing
 WEIGHTS as 2,1 gives rank r the r-th number as its host's weight. TOLD_LATE=1 has steps judged on the device,
 and the host told later, as on a GPU. SHORTEST_INTERVAL_S: how long alarms put log intervals together.
-CLOCK_GAINS: seconds by which the host's clock gains with every reading, more each time. MEMORY_LEFT: share of
-the memory that seems to be available.
+MEMORY_LEFT: share of the memory that seems to be available.
 """
 
 import dataclasses
@@ -28,12 +27,10 @@ from alphazero.data.sampling import loader
 from alphazero.games.batch import MicroBatch
 from alphazero.machine.memory import HostMemory, MemoryState
 from alphazero.network.model.loss import LossTerms
+from alphazero.show import observer
 from alphazero.training.engine import engine, optimizer
 from alphazero.training.engine.engine import Engine
 from alphazero.training.engine.training_module import TrainingModule
-from alphazero.training.loop import alarms
-from alphazero.training.loop.usage import HostNow, Read, host_reader
-from alphazero.training.start import open_services
 
 KIND, _, ARGUMENT = os.environ.get("DISTURBANCE", "none").partition(":")
 RANK = os.environ.get("RANK", "0")
@@ -120,19 +117,6 @@ def shifted(seed: int, step: int, batch_size: int, num_samples: int):
     return loader.np.concatenate(pair)[1 : batch_size + 1]
 
 
-def with_gaining_clock(*arguments: object) -> Read:
-    """A host's readings under a clock that gains."""
-    read, readings = host_reader(*arguments), 0
-
-    def gaining() -> HostNow:
-        nonlocal readings
-        readings += 1
-        now = read()
-        return dataclasses.replace(now, clock_s=now.clock_s + readings * float(os.environ["CLOCK_GAINS"]))
-
-    return gaining
-
-
 def with_little_memory(self: HostMemory) -> MemoryState:
     """The real state with less left."""
     state = CHECK_MEMORY(self)
@@ -141,9 +125,7 @@ def with_little_memory(self: HostMemory) -> MemoryState:
 
 
 if "SHORTEST_INTERVAL_S" in os.environ:
-    alarms.SHORTEST_INTERVAL_S = float(os.environ["SHORTEST_INTERVAL_S"])
-if "CLOCK_GAINS" in os.environ:
-    open_services.host_reader = with_gaining_clock
+    observer.SHORTEST_INTERVAL_S = float(os.environ["SHORTEST_INTERVAL_S"])
 if "MEMORY_LEFT" in os.environ:
     HostMemory.check = with_little_memory
 if os.environ.get("TOLD_LATE"):

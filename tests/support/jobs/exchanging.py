@@ -18,7 +18,7 @@ import torch.distributed as dist
 from alphazero.base.errors import AlphaZeroError, CheckpointError, ConfigError, DivergedRanksError
 from alphazero.network.weights.checkpoint import Checkpoint, Tensors, TrainingState, save
 from alphazero.training.ranks import exchange as module
-from alphazero.training.ranks.exchange import Exchange, Form
+from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.start.sharing import load_shared
 from tests.support.jobs.gloo_ranks import on_ranks
 
@@ -108,13 +108,13 @@ def unequal(exchange: Exchange) -> object:
 def announce(exchange: Exchange, length: int) -> object:
     """Rank 1 announces a message of another length than it has."""
     if exchange.rank == 1:
-        module._header = lambda form, content: torch.tensor([form, length])
+        exchange._gather = lambda header: Exchange._gather(exchange, torch.full_like(header, length))
     return exchange.gather("hello")
 
 
 def damaged_record(exchange: Exchange) -> object:
     """Bytes that are no JSON, announced as such."""
-    return [module._decoded(part) for part in exchange._gather_messages(Form.JSON, b"{")]
+    return [module._decoded(part) for part in exchange.gather_bytes(b"{")]
 
 
 def checkpoint_of_one_host(exchange: Exchange) -> object:
@@ -147,7 +147,6 @@ SCENARIOS: dict[str, Callable[[Exchange], object]] = {
         DivergedRanksError("unlike", ranks=[2]) if them.rank == 1 else None
     ),
     "unequal": unequal,
-    "unlike_forms": lambda them: them.gather(1) if them.rank == 0 else them.gather_bytes(b"1"),
     "negative_length": lambda them: announce(them, -1),
     "absurd_length": lambda them: announce(them, 1 << 62),  # it would take all memory
     "damaged_record": damaged_record,

@@ -1,7 +1,7 @@
 """Stands in for torchrun: starts ranks as it does (own sessions, LOCAL_RANK set), waits, returns a status.
 
 `fake_agent.py RANKS DIRECTORY MODE...`: modes of ranks are `run` (until told, then 1 s of saving),
-`stubborn` (ignores every wish), `early` (until told, no handler), `exit:N`. Each rank writes
+`stubborn` (ignores every request), `early` (until told, no handler), `exit:N`. Each rank writes
 DIRECTORY/rank-R: its pid, then a line a signal, then `saved`; a heartbeat says that it has ended. SIGTERM is
 passed on to the ranks and answered with 143 once they have ended.
 """
@@ -31,7 +31,7 @@ def be_rank(directory: Path, mode: str) -> int:
     if mode != "early":
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, receive)
-    # A child that a rank may have (a loader, a compiler): it must not get the wish, and must not survive.
+    # A child that a rank may have (a loader, a compiler): it must not get the signal, and must not survive.
     child = subprocess.Popen(["sleep", "300"])
     note(f"{os.getpid()} {child.pid}")
     if mode.startswith("exit:"):

@@ -2,12 +2,12 @@
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from alphazero.machine.findings import Finding, load_thresholds
 from alphazero.machine.nvml import GpuReading
-from alphazero.machine.watcher import Doing, HealthWatcher, UsageMeter
+from alphazero.machine.watcher import HealthWatcher
 
 
 def tell(kind: str, value: object) -> None:
@@ -15,12 +15,9 @@ def tell(kind: str, value: object) -> None:
     print(json.dumps([kind, value]), flush=True)
 
 
-class TellingMeter(UsageMeter):
-    """Tells what it would give for a log line after each reading between two looks."""
-
-    def add(self, gpus: Iterable[GpuReading]) -> None:
-        super().add(gpus)
-        tell("usage", [[gpu.uuid, gpu.utilisation_percent] for gpu in self.take(Doing.TRAINING)])
+def tell_usage(gpus: Sequence[GpuReading]) -> None:
+    """The GPUs that answer."""
+    tell("usage", [[gpu.uuid, gpu.utilisation_percent] for gpu in gpus if not gpu.lost])
 
 
 def main(thresholds: str, interval_s: str, fault: str, device: str) -> None:
@@ -43,7 +40,7 @@ def main(thresholds: str, interval_s: str, fault: str, device: str) -> None:
         thresholds=load_thresholds(Path(thresholds)),
         directory=Path(),
         device=device,
-        meter=TellingMeter() if fault == "usage" else None,
+        take_usage=tell_usage if fault == "usage" else None,
         usage_interval_s=0.05,
     )
     watcher.start()

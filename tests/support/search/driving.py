@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import alphazero._core as _core
 import numpy as np
 from numpy.typing import NDArray
 
+import alphazero._core as _core
 from alphazero.games.core_types import Line
 from alphazero.games.registry import get_game, make_line
 from tests.support.search.reference_rules import Settings

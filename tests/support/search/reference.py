@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import alphazero._core as _core
 import numpy as np
 from numpy.typing import NDArray
 
+import alphazero._core as _core
 from alphazero.games.core_types import Line
 from tests.support.search.reference_rules import (
     Edge,

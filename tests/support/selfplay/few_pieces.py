@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-import alphazero._core as _core
 import chess
 import numpy as np
 
+import alphazero._core as _core
 from alphazero.games.registry import make_line
 from alphazero.games.tablebases import Tablebases
 from alphazero.play import lanes

@@ -10,7 +10,7 @@ import torch
 
 from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import get_spec
-from alphazero.launch.node.meeting import lone_process_environment
+from alphazero.launch.node.store import lone_process_environment
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import load_config

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import multiprocessing, nn
 
-from alphazero.launch.node.meeting import lone_process_environment
+from alphazero.launch.node.store import lone_process_environment
 from alphazero.training.engine.gradients import FlatGradients, Reduction, StepVerdict, VerdictReader
 
 NUM_STATISTICS = 6

@@ -2,33 +2,25 @@
 
 import copy
 import dataclasses
-from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alphazero.base.errors import ConfigError
 from alphazero.games.registry import get_spec
-from alphazero.machine.memory import HostMemory
-from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import load_config
 from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.probe import (
     LIBRARY_BYTES,
-    bytes_per_position,
     candidates,
-    find_micro_batch_size,
     fits,
     largest_that_fits,
     random_batch,
     reserve_bytes,
 )
-from alphazero.training.engine.training_module import TrainingModule
-from alphazero.training.ranks.runtime import Runtime
 from tests.support.gpu import on_cuda
 
 SPEC = get_spec("chess")
@@ -94,60 +86,6 @@ def test_another_fault_than_memory_is_not_taken_for_it():
     other_game.spec = SPEC
     with pytest.raises(RuntimeError, match="channels"):
         fits(other_game, recipe, CPU, 4, 0)
-
-
-def test_memory_a_position_is_near_what_autograd_keeps():
-    """The tensors kept for backward, counted one by one, are most of the peak."""
-    recipe, network = build(blocks=6)
-    module = TrainingModule(copy.deepcopy(network).train(), recipe.loss, recipe.training)
-    kept: dict[int, int] = {}
-
-    def keep(tensor):
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        loss = module(to_device(random_batch(SPEC, 64), CPU))
-    weights = sum(parameter.numel() * 4 for parameter in network.parameters())
-    saved = (sum(kept.values()) - weights) / 64
-    del loss
-    assert 0.8 * saved < bytes_per_position(network, recipe) < 3 * saved
-
-
-def runtime_of(local_world_size=1):
-    return Runtime(0, 0, local_world_size, local_world_size, CPU, "gloo", "here")
-
-
-def memory_of(available):
-    figures = SimpleNamespace(available=available, total=2 * available)
-    return HostMemory(virtual_memory=lambda: figures, rss_bytes=lambda: 0, host="here")
-
-
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_on_the_cpu_the_answer_fills_four_fifths_of_a_rank_s_share_at_most(monkeypatch, ranks):
-    recipe, network = build(batch_size=4096)
-    monkeypatch.setattr("alphazero.training.engine.probe.bytes_per_position", lambda *_: MIB)
-    monkeypatch.setattr("alphazero.machine.memory.memory_limits", lambda root: ())
-    reserve = reserve_bytes(network, recipe, ranks)
-    # Room for 300 positions a rank: 256 is the largest divisor of 4096 below.
-    available = int(ranks * (reserve + 300 * MIB) / 0.8) + MIB
-    found = find_micro_batch_size(network, recipe, runtime_of(ranks), memory_of(available))
-    assert found == 256
-
-
-def test_a_rank_never_gets_more_than_its_part_of_the_batch():
-    recipe, network = build(batch_size=24)
-    found = find_micro_batch_size(network, recipe, runtime_of(2), HostMemory(host="here"))
-    assert found == 12
-
-
-def test_where_nothing_fits_the_message_names_host_and_memory():
-    recipe, network = build(batch_size=24)
-    with pytest.raises(
-        ConfigError,
-        match=r"auto: micro-batches of 1 position do not fit \(here: 0\.0 GiB of 0\.0 GiB host memory",
-    ):
-        find_micro_batch_size(network, recipe, runtime_of(), memory_of(1000))
 
 
 def test_the_reserve_counts_what_deepspeed_and_the_optimizer_hold():

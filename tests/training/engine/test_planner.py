@@ -8,7 +8,6 @@ import torch
 
 from alphazero.base.errors import ConfigError
 from alphazero.games.registry import get_spec
-from alphazero.machine.memory import HostMemory, MemoryState
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.settings.load import load_config
@@ -16,12 +15,8 @@ from alphazero.settings.sections import NetworkConfig, TrainingConfig
 from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.planner import choose_plan, host_weight
 from alphazero.training.engine.probe import (
-    CPU_SHARE,
-    bytes_per_position,
     candidates,
-    find_micro_batch_size,
     largest_that_fits,
-    reserve_bytes,
 )
 from alphazero.training.ranks.batch import micro_batch_sizes
 from alphazero.training.ranks.runtime import read_runtime
@@ -77,27 +72,6 @@ def test_candidates_divide_the_batch_and_leave_work_for_all():
     assert candidates(96, 4) == [1, 2, 3, 4, 6, 8, 12, 16, 24]
 
 
-def test_auto_on_the_cpu_stays_within_the_memory_there_is(monkeypatch):
-    """With memory for 100 positions a size near that is found; shared by 1,000 ranks, none."""
-    network = AlphaZeroNet(NetworkConfig(blocks=2, filters=32), get_spec("chess"))
-    runtime = dataclasses.replace(read_runtime({}, "cpu"), local_world_size=1)
-    per_position = bytes_per_position(network, RECIPE)
-    # Activations kept for backward alone: 2 x 2 convolutions of 32 channels on 64 squares in fp32.
-    assert per_position > 4 * 32 * 64 * 4
-    reserve = reserve_bytes(network, RECIPE, 1)
-    available = int((reserve + 100 * per_position) / CPU_SHARE)
-
-    def check(self: HostMemory) -> MemoryState:
-        return MemoryState("here", available, 10 * available, 0)
-
-    monkeypatch.setattr(HostMemory, "check", check)
-    found = find_micro_batch_size(network, RECIPE, runtime, HostMemory(host="here"))
-    assert found in (32, 64, 128)  # powers of two; the measurement varies by a few per cent
-    crowded = dataclasses.replace(runtime, local_world_size=1000)
-    with pytest.raises(ConfigError, match="micro-batches of 1 position do not fit"):
-        find_micro_batch_size(network, RECIPE, crowded, HostMemory(host="here"))
-
-
 def planned(ranks: int, saved: TrainingState | None = None, **training: int | str):
     """choose_plan on `ranks` CPU ranks that agree, as a plan and the lines about it."""
     recipe = recipe_of(**{name: str(value) for name, value in training.items()})
@@ -114,6 +88,10 @@ def planned(ranks: int, saved: TrainingState | None = None, **training: int | st
 def saved_state(micro_batch_size: int = 256, num_threads: int = 0) -> TrainingState:
     """Of a checkpoint at step 5 of a run of batch 1024."""
     return TrainingState(5, 9, 0, 1024, micro_batch_size, "window", 1, {}, num_threads=num_threads)
+
+
+def test_auto_on_cpus_is_the_size_that_is_chosen_unasked():
+    assert planned(2, batch_size=2048, micro_batch_size="auto")[0] == planned(2, batch_size=2048)[0]
 
 
 def test_idle_ranks_are_told_at_the_start_and_a_resume_gets_no_advice_it_could_not_follow():
@@ -136,7 +114,7 @@ def test_a_resume_keeps_its_micro_batch_however_small_and_with_whatever_ranks():
 
 
 def test_auto_does_not_end_in_tiny_micro_batches():
-    with pytest.raises(ConfigError, match=r"--batch-size 1021: .*expected 1020 or 1024"):
+    with pytest.raises(ConfigError, match=r"--batch-size 1021: .*256"):
         planned(4, batch_size=1021, micro_batch_size="auto")
 
 
@@ -149,9 +127,9 @@ def test_a_resume_with_other_threads_says_so():
         assert not [line for line in notices if "threads" in line]
 
 
-def test_a_run_with_auto_says_what_it_found_and_a_resume_keeps_it(zygote, tmp_path, random_store):
+def test_a_run_with_auto_is_resumed_with_the_size_it_had(zygote, tmp_path, random_store):
     auto = ("--micro-batch-size", "auto", "--batch-size", "96")
     output = zygote.run_job(tmp_path, random_store, 2, "--steps", "2", *auto)
-    assert "micro-batch size 48: the most that fit into memory" in output
+    assert "96 = 2 micro-batches of 48 over 2 ranks," in output
     output = zygote.run_job(tmp_path, random_store, 1, "--steps", "4", *auto)
     assert "96 = 2 micro-batches of 48 over 1 rank," in output

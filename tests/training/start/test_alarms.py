@@ -1,6 +1,6 @@
 """Every alarm provoked in a real run by what it warns of, and none of them in ten healthy runs.
 
-Idle GPUs are provoked in tests/training/loop/test_causes.py, the network in tests/multinode/test_alarms.py.
+Idle GPUs are provoked in tests/training/loop/test_causes.py, health in tests/machine/test_watcher.py.
 """
 
 import json
@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from alphazero.base.files import complete_lines
-from tests.support.data.stores import write_random_store
 from tests.support.jobs.zygote import Job
 from tests.support.paths import SUPPORT
 
@@ -137,15 +136,6 @@ def test_a_rank_that_is_stopped_half_of_the_time_is_named_with_its_host(start, t
     assert alarm["text"].startswith(f"rank 1 on {os.uname().nodename} takes ")
 
 
-def test_a_tiny_set_is_learnt_by_heart_and_said_to_be(start, zygote, tmp_path):
-    write_random_store(tmp_path / "few", num_games=4)
-    write_random_store(tmp_path / "others", num_games=16, first_seed=1000)
-    data = ("--data", str(tmp_path / "few"), "--validation-data", str(tmp_path / "others"))
-    job = start(1, *data, "--validation-interval", "30", "--optimizer", "adamw", "--learning-rate", "0.003")
-    alarm = first_alarm(job, tmp_path, "overfitting")
-    assert "head overfits: its loss on held-out positions is" in alarm["text"]
-
-
 @pytest.fixture
 def small_disk(tmp_path) -> Iterator[Path]:
     """A file system of 64 MiB at tmp_path/runs."""
@@ -178,27 +168,8 @@ def test_little_memory_is_told(start, tmp_path):
     assert "of memory available, below 10%" in alarm["text"]
 
 
-def test_a_clock_that_is_set_over_and_over_is_told(start, tmp_path):
-    alarm = first_alarm(start(1, CLOCK_GAINS="0.5"), tmp_path, "clock")
-    assert "was set by +" in alarm["text"]
-
-
-def test_games_that_are_all_alike_are_told(zygote, tmp_path):
-    flags = ("--noise-epsilon", "0", "--c-init", "0.001", "--temperature", "0", "--generations", "1000")
-    job = zygote.start(tmp_path, 1, [*TINY_GAMES, *flags], SCRIPT)
-    alarm = first_alarm(job, tmp_path, "entropy")
-    assert "nats of entropy, below" in alarm["text"]
-
-
-def test_resignations_by_a_network_that_knows_nothing_are_told(zygote, tmp_path):
-    flags = ("--resign-threshold", "0.01", "--resign-playthrough", "1", "--generations", "1000")
-    job = zygote.start(tmp_path, 1, [*TINY_GAMES, *flags], SCRIPT)
-    alarm = first_alarm(job, tmp_path, "resignations")
-    assert "it did not lose" in alarm["text"]
-
-
 def test_a_muted_alarm_is_not_told(start, tmp_path):
-    job = start(1, "--mute", "memory", "clock", MEMORY_LEFT="0.05", CLOCK_GAINS="5")
+    job = start(1, "--mute", "memory", MEMORY_LEFT="0.05")
     seconds_of_training(tmp_path, 8.0)
     assert alarms(tmp_path) == []
     job.send(signal.SIGTERM)
@@ -226,8 +197,6 @@ def test_a_healthy_run_is_silent(zygote, tmp_path, random_store, monkeypatch, ki
     ranks, base, flags = HEALTHY[kind]
     monkeypatch.setenv("SHORTEST_INTERVAL_S", "3")
     given = ("--data", str(random_store)) if base is TINY else ("--generations", "100000")
-    if "validation" in kind:  # random_store is so small that a run on it overfits, and says so
-        given = ()
     steps = ENDLESS if base is TINY else ("--log-interval", "5")
     job = zygote.start(tmp_path, ranks, [*base, *given, *steps, *flags], SCRIPT)
     seconds_of_training(tmp_path, 24.0)

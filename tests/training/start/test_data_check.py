@@ -16,7 +16,7 @@ from alphazero.data.store.store import GameStore
 from alphazero.data.store.verification import Verification
 from alphazero.run.directory import RunDirectory
 from alphazero.settings.load import Config
-from alphazero.training.start.agreement import DataCheck, compare_tables
+from alphazero.training.start.agreement import DataCheck, compare_data
 from tests.support.data.stores import write_random_store
 from tests.support.games.endgames import SYZYGY, WHY_NOT, has_tables
 from tests.support.jobs.jobs import run_job
@@ -189,7 +189,7 @@ def test_ranks_with_other_tablebases_are_refused_alike(tmp_path: Path):
             own = dataclasses.replace(Config().self_play, mode=mode, syzygy=str(paths[rank]))
             host = SimpleNamespace(host=f"gpu{rank}")
             config = dataclasses.replace(Config(), self_play=own)
-            warnings[rank] = compare_tables(config, host, exchange, check=check)
+            warnings[rank] = compare_data(None, None, config, host, exchange, check=check)
 
         return on_both(action)
 

@@ -1,0 +1,234 @@
+"""The files of a match: each game as PGN (--pgn-out), and the state from which it continues (--resume).
+
+The state is a line of JSON with what the match was begun with, then one for each game, with its PGN: a match
+that was killed may have written a game here and not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import fcntl
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import IO
+
+import chess
+import chess.pgn
+
+from alphazero.base.errors import ConfigError, DataError
+from alphazero.base.files import replacing
+from alphazero.base.records import from_json, to_json
+from alphazero.base.text import quoted, reason
+from alphazero.play.matches.game import Decision, Ending, FinishedGame, Pairing
+from alphazero.play.matches.limits import clock_text
+from alphazero.play.matches.openings import Opening
+from alphazero.play.matches.players import Player
+
+VERSION = 2
+MOST_BYTES = 1 << 31
+RESULTS = {1.0: "1-0", 0.5: "1/2-1/2", 0.0: "0-1"}
+
+
+@dataclass(frozen=True)
+class MatchHead:
+    """settings: what the match was begun with, by names for people."""
+
+    version: int
+    settings: dict[str, str]
+
+
+@dataclass(frozen=True)
+class SavedGame:
+    """A finished game by its number. opening: a digest. pgn_begin: the size of the PGN file before it."""
+
+    number: int
+    points: float
+    ending: Ending
+    opening: str
+    pgn: str = ""
+    pgn_begin: int = 0
+
+
+class MatchRecord(contextlib.ExitStack):
+    """Each finished game goes to both files at once; a context manager. Without a path there is no file."""
+
+    def __init__(
+        self,
+        players: Sequence[Player],
+        pgn: Path | None = None,
+        state: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """Raises DataError for files that cannot be used, ConfigError for other settings than the state's."""
+        super().__init__()
+        self._players = players
+        self._saved: list[SavedGame] = []
+        self._pgn_path, self._state_path = pgn, state
+        self._pgn: IO[str] | None = None
+        self._state: IO[bytes] | None = None
+        if state is not None:
+            try:
+                self._state = self._open_state(state, settings or {})
+            except OSError as error:
+                raise DataError(f"--resume {state}: cannot be used: {error.strerror}") from error
+        if pgn is not None:
+            try:
+                self._pgn = self.enter_context(pgn.open("a", encoding="utf-8"))
+            except OSError as error:
+                raise DataError(f"--pgn-out {pgn}: cannot be written: {error.strerror}") from error
+            if self._saved:
+                self._restore(self._saved[-1])
+
+    def games_before(self, pairings: Sequence[Pairing]) -> list[FinishedGame]:
+        """The games of the state, without their moves. Raises DataError for those of another match."""
+        by_number = {pairing.number: pairing for pairing in pairings}
+        games = []
+        for game in self._saved:
+            pairing = by_number.pop(game.number, None)
+            which = f"--resume {self._state_path}: game {game.number}"
+            if pairing is None:
+                raise DataError(f"{which}: expected each game once, of {len(pairings):,}")
+            if game.opening != _digest(pairing.opening):
+                raise DataError(f"{which}: expected the openings with which this match was begun")
+            games.append(FinishedGame(pairing, game.points, game.ending, "", (), 0.0))
+        return games
+
+    def add(self, game: FinishedGame) -> None:
+        """Write a game to the state, then as PGN."""
+        text = "" if self._pgn is None else pgn_of(game, self._players) + "\n\n"
+        if self._state is not None:
+            begin = 0 if self._pgn is None else os.fstat(self._pgn.fileno()).st_size
+            number, opening = game.pairing.number, _digest(game.pairing.opening)
+            saved = SavedGame(number, game.points, game.ending, opening, text, begin)
+            self._state.write(to_json(saved).encode() + b"\n")
+            self._state.flush()
+            os.fsync(self._state.fileno())
+        if self._pgn is not None:
+            self._pgn.write(text)
+            self._pgn.flush()
+
+    def _open_state(self, path: Path, settings: Mapping[str, str]) -> IO[bytes]:
+        if not path.exists():
+            with replacing(path) as file:
+                file.write(to_json(MatchHead(VERSION, dict(settings))).encode() + b"\n")
+        if not path.is_file():  # a pipe or device may never end
+            raise DataError(f"--resume {path}: expected a file")
+        state = self.enter_context(path.open("r+b"))
+        try:
+            fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataError(f"--resume {path}: another match writes to it") from None
+        try:
+            content = state.read(MOST_BYTES + 1)
+            if len(content) > MOST_BYTES:
+                raise ValueError(f"over {MOST_BYTES:,} bytes")
+            *lines, unfinished = content.split(b"\n")  # of a match that was killed while it wrote
+            first, *rest = lines or [b""]
+            if (version := json.loads(first)["version"]) != VERSION:
+                raise ValueError(f"version {quoted(version)}; expected {VERSION}")
+            head = from_json(MatchHead, first)
+            self._saved = [from_json(SavedGame, line) for line in rest]
+            for game in self._saved:
+                if game.points not in RESULTS:
+                    raise ValueError(f"game {game.number}: {game.points:g} points")
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise DataError(
+                f"--resume {path}: {reason(error)}; expected the file of a match that --resume wrote"
+            ) from error
+        _check_settings(path, settings, head.settings)
+        state.truncate(len(content) - len(unfinished))
+        state.seek(0, os.SEEK_END)
+        return state
+
+    def _restore(self, game: SavedGame) -> None:
+        """Write the newest game's PGN unless it is there; a part of it is completed.
+
+        Raises DataError where the file has become shorter.
+        """
+        assert self._pgn is not None and self._pgn_path is not None
+        status = os.fstat(self._pgn.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            return
+        if status.st_size < game.pgn_begin:
+            raise DataError(
+                f"--pgn-out {self._pgn_path}: {status.st_size:,} bytes; expected at least "
+                f"{game.pgn_begin:,}, as when the match was stopped"
+            )
+        content = game.pgn.encode()
+        with self._pgn_path.open("rb") as file:
+            file.seek(game.pgn_begin)
+            there = file.read(len(content))
+        if there == content:
+            return
+        if content.startswith(there):
+            os.ftruncate(self._pgn.fileno(), game.pgn_begin)
+        self._pgn.write(game.pgn)
+        self._pgn.flush()
+
+
+def _check_settings(path: Path, now: Mapping[str, str], before: Mapping[str, str]) -> None:
+    for name in sorted(now.keys() | before.keys()):
+        for word, expected in zip_longest(now.get(name, "").split(), before.get(name, "").split()):
+            if word != expected:
+                got, was = ("not given" if each is None else quoted(each) for each in (word, expected))
+                raise ConfigError(
+                    f"--resume {path}: {name} {got}; expected {was}, with which this match was begun"
+                )
+
+
+def _digest(opening: Opening) -> str:
+    return hashlib.sha256(repr(opening).encode()).hexdigest()[:16]
+
+
+def pgn_of(game: FinishedGame, players: Sequence[Player]) -> str:
+    """The game as PGN, each move with a comment of score, depth, time and nodes as fastchess writes it."""
+    opening = game.pairing.opening
+    root = chess.pgn.Game()
+    if opening.start is not None:
+        root.setup(chess.Board(opening.start))
+    for name, value in _headers(game, players).items():
+        root.headers[name] = value.replace("\\", "\\\\").replace('"', '\\"')  # as PGN has it
+    node: chess.pgn.GameNode = root
+    for text in opening.moves:
+        node = node.add_variation(chess.Move.from_uci(text), comment="book")
+    for decision in game.decisions:
+        node = node.add_variation(chess.Move.from_uci(decision.move), comment=_comment(decision))
+    node.comment = f"{node.comment}, {game.reason}" if node.comment else game.reason
+    return root.accept(chess.pgn.StringExporter(columns=100)).strip()
+
+
+def _headers(game: FinishedGame, players: Sequence[Player]) -> dict[str, str]:
+    white, black = players[game.pairing.first], players[game.pairing.second]
+    controls = {"WhiteTimeControl": str(white.limit), "BlackTimeControl": str(black.limit)}
+    if len(set(controls.values())) == 1:
+        controls = {"TimeControl": str(white.limit)}
+    opening = game.pairing.opening
+    known = {"ECO": opening.eco, "Opening": opening.name}
+    return {
+        "Event": "alphazero match",
+        "Site": "?",
+        "Date": datetime.date.today().strftime("%Y.%m.%d"),
+        "Round": str(game.pairing.number),
+        "White": white.name,
+        "Black": black.name,
+        "Result": RESULTS[game.points],
+        "Termination": game.ending.value,
+        "PlyCount": str(game.plies),
+        "GameDuration": clock_text(game.seconds),
+        **controls,
+        **{name: value for name, value in known.items() if value},
+    }
+
+
+def _comment(decision: Decision) -> str:
+    """+0.35/12 0.104s, n=800."""
+    nodes = f", n={decision.nodes}" if decision.nodes else ""
+    score = "" if decision.score is None else f"{decision.score}/{decision.depth} "
+    return f"{score}{decision.time_s:.3f}s{nodes}"
