@@ -16,7 +16,7 @@ import torch
 
 from alphazero.base.text import table
 from alphazero.games.core_types import BatchEvaluation, Line
-from alphazero.games.random_positions import leaves_of
+from alphazero.games.lines import leaves_of
 from alphazero.games.registry import make_line
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.model.precision import EVALUATION_PRECISIONS, INT8, choose_device, why_not_int8

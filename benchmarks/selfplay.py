@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from alphazero.base.errors import ConfigError
-from alphazero.games.random_positions import leaves_of, random_lines
+from alphazero.games.lines import leaves_of, random_lines
 from alphazero.games.registry import game_names, get_spec
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.inference.kernels import KERNELS, use_kernels

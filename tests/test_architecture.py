@@ -1,6 +1,9 @@
 """The shape of the package: its diagram is that of the imports, and no folder or file grows too large."""
 
 import ast
+import re
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -74,3 +77,31 @@ def test_no_public_class_name_is_used_twice():
                     twice.append(f"{node.name}: {seen[node.name].name}, {path.name}")
                 seen[node.name] = path
     assert not twice
+
+
+# Modules in comments and docstrings; solver.py:Solver is a user's.
+MODULE = re.compile(r"(?<![\w./-])(?:[a-z_0-9]+/)*[a-z_0-9]+\.py(?![\w:])")
+OTHER_PROJECTS = ("deepspeed/", "open_spiel/", "tf/", "torch/")
+
+
+def test_modules_that_comments_name_exist():
+    known = [
+        f"/{path.relative_to(ROOT).as_posix()}" for path in ROOT.rglob("*.py") if ".venv" not in path.parts
+    ]
+    missing = {
+        f"{path.name}: {name}"
+        for path in (ROOT / PACKAGE).rglob("*.py")
+        for text in comments(path)
+        for name in MODULE.findall(text)
+        if not name.startswith(OTHER_PROJECTS) and not any(one.endswith(f"/{name}") for one in known)
+    }
+    assert not missing
+
+
+def comments(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8") as file:
+        for token in tokenize.generate_tokens(file.readline):
+            if token.type == tokenize.COMMENT or (
+                token.type == tokenize.STRING and token.string.startswith('"""')
+            ):
+                yield token.string

@@ -28,8 +28,10 @@ from alphazero.base.errors import AlphaZeroError, DataError
 from alphazero.base.files import replacing
 from alphazero.base.log import error_line
 from alphazero.base.text import counted
+from alphazero.games.core_types import Line
 from alphazero.measure.truth import connect4 as exact_truth
-from alphazero.measure.truth.connect4 import CLASSES, SolvedSet, sign, solve_in_threads
+from alphazero.measure.truth.connect4 import CLASSES, solve_in_threads
+from alphazero.measure.truth.positions import SolvedSet, sign
 
 # Pons's have 2 to 13. One with fewer than 7 takes ten times as long to solve.
 PLIES = {"opening": range(3, 7), "early": range(7, 14)}
@@ -128,7 +130,7 @@ def play_at_random(generator: random.Random, plies: int) -> tuple[_core.Connect4
     return line, moves
 
 
-def key_of(line: _core.Connect4Line) -> str:
+def key_of(line: Line) -> str:
     """The same for a position and its mirror image."""
     rows = str(line).split("/")
     return min("/".join(rows), "/".join(row[::-1] for row in rows))
@@ -136,7 +138,7 @@ def key_of(line: _core.Connect4Line) -> str:
 
 def keys_of(sets: Sequence[SolvedSet]) -> frozenset[str]:
     """The keys of all positions of these sets."""
-    return frozenset(key_of(position.line()) for entry in sets for position in entry.positions)
+    return frozenset(key_of(position.line) for entry in sets for position in entry.positions)
 
 
 def early_lines(

@@ -16,6 +16,7 @@ from typing import TextIO
 from alphazero.base.text import counted, escaped
 
 TEXT, JSON = "text", "json"
+Say = Callable[[str], None]  # prints a line for the user
 LAYOUT = "\n\t"  # of texts that this program lays out
 # Tells the processes of a job in which form an error is shown; the settings are not known everywhere.
 FORMAT_VARIABLE = "ALPHAZERO_LOG_FORMAT"

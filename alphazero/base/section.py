@@ -12,7 +12,7 @@ import math
 import re
 import sys
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from pathlib import Path
@@ -69,8 +69,8 @@ def setting(
     scope: Scope = Scope.KEPT,
     is_common: bool = False,
     is_place: bool = False,
-    deepspeed_key: str = "",
-    constant: str = "",
+    has_flag: bool = True,
+    of_training: bool = False,
 ) -> Any:  # noqa: ANN401 - a field of any type, as dataclasses.field
     """A dataclass field with all that there is to know of a setting.
 
@@ -78,28 +78,27 @@ def setting(
     none of the choices, or raises ConfigError; it gets the place for its message as well. minimum, maximum:
     inclusive. words: texts that stand for values. pattern: what a text must match, shown in messages as
     `expected`. aliases: other names of the flag. metavar: what --help calls its value. is_common: listed by
-    --help, the others by --help all. is_place: names where files lie, which reports do not compare.
-    deepspeed_key: the key of a ds_config.json that alone sets it. constant: why nothing sets it, though a run
-    or given weights may have another value. A setting with one of the two has no flag and no TOML key.
+    --help, the others by --help all. is_place: names where files lie, which reports do not compare. has_flag:
+    it has a flag and a TOML key; else ds_config.json or given weights alone set it. of_training: it has no
+    meaning where games are played without training on them, and its flag is refused there.
     """
-    metadata = {
-        "help": help_text,
-        "choices": choices,
-        "reads": reads,
-        "minimum": minimum,
-        "maximum": maximum,
-        "words": words or {},
-        "pattern": pattern,
-        "expected": expected,
-        "aliases": aliases,
-        "metavar": metavar,
-        "scope": scope,
-        "is_common": is_common,
-        "is_place": is_place,
-        "deepspeed_key": deepspeed_key,
-        "constant": constant,
-    }
-    return field(default=default, metadata=metadata)
+    facts = {name: value for name, value in locals().items() if name != "default"}
+    return field(default=default, metadata={**facts, "words": words or {}})
+
+
+def step_count(default: Any, help_text: str, minimum: int = 0, **more: Any) -> Any:  # noqa: ANN401 - as setting()
+    """A setting that counts steps of training."""
+    return setting(default, help_text, minimum=minimum, maximum=MOST_STEPS, **more)
+
+
+def rate(default: float, help_text: str, **more: Any) -> Any:  # noqa: ANN401 - as setting()
+    """A setting that is a rate of learning or of decay."""
+    return setting(default, help_text, minimum=0, maximum=MOST_RATE, **more)
+
+
+def share(default: float, help_text: str, maximum: float = 1, **more: Any) -> Any:  # noqa: ANN401 - as setting()
+    """A setting from 0 to 1."""
+    return setting(default, help_text, minimum=0, maximum=maximum, **more)
 
 
 def scope_of(section: type, name: str) -> Scope:
@@ -123,11 +122,7 @@ def kinds_of(section: type) -> dict[str, Any]:
 
 def flag_fields(section: type) -> list[dataclasses.Field[Any]]:
     """The fields that have a flag and a TOML key."""
-    return [
-        entry
-        for entry in fields(section)
-        if not (entry.metadata["deepspeed_key"] or entry.metadata["constant"])
-    ]
+    return [entry for entry in fields(section) if entry.metadata["has_flag"]]
 
 
 @dataclass(frozen=True)
@@ -157,29 +152,28 @@ def add_flags(
     parser: argparse.ArgumentParser,
     sections: Mapping[str, type],
     hidden: HiddenHelp | None = None,
-    unused: Collection[str] = (),
+    *,
+    trains: bool = True,
 ) -> None:
     """Give `parser` one flag for every setting of the sections; a flag not typed leaves no attribute.
 
-    hidden: takes the help of flags that are not common; without it all are listed. unused: settings whose
-    flags are refused, as the command does not use them.
+    hidden: takes the help of flags that are not common; without it all are listed. trains: the command trains
+    a network; one that does not refuses flags of settings that are of_training.
     """
-    assert {entry.name for section in sections.values() for entry in fields(section)} >= {*unused}
     for section_name, section in sections.items():
-        group = parser.add_argument_group(section_name, section.__doc__)
-        kinds = kinds_of(section)
-        entries = [entry for entry in flag_fields(section) if entry.name not in unused]
+        group, kinds, rare = parser.add_argument_group(section_name, section.__doc__), kinds_of(section), []
         for entry in flag_fields(section):
-            if entry.name in unused:
+            if entry.metadata["of_training"] and not trains:
                 quiet = argparse.SUPPRESS
                 group.add_argument(*_names(entry), action=UnusedFlag, nargs="*", default=quiet, help=quiet)
-        actions = {entry.name: _add_flag(group, entry, kinds[entry.name]) for entry in entries}
+                continue
+            action = _add_flag(group, entry, kinds[entry.name])
+            rare += [] if entry.metadata["is_common"] else [action]
         if hidden is None:
             continue
-        rare = [actions[entry.name] for entry in entries if not entry.metadata["is_common"]]
         for action in rare:
             hidden.hide(action, "help")
-        if len(rare) == len(actions):
+        if len(rare) == len(flag_fields(section)):
             hidden.hide(group, "description")
 
 
@@ -191,7 +185,7 @@ def _add_flag(group: argparse._ArgumentGroup, entry: dataclasses.Field[Any], kin
     default = entry.default if entry.default not in ((), "") else "none"
     # Where None is the default, the help text describes what it stands for.
     suffix = "" if default is None else f" (default: {default})"
-    help_text = f"{entry.metadata['help']}{suffix}".replace("%", "%%")
+    help_text = f"{entry.metadata['help_text']}{suffix}".replace("%", "%%")
     names, quiet = _names(entry), argparse.SUPPRESS
     if kind is bool:
         how: dict[str, Any] = {"action": argparse.BooleanOptionalAction}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from alphazero.games.perft import MOST_DEPTH, divide
+from alphazero.games.lines import MOST_DEPTH, divide
 from alphazero.games.registry import game_names, make_line, read_game
 from alphazero.settings.flags import whole
 

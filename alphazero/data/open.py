@@ -17,7 +17,7 @@ from alphazero.data.formats.importer import VERSION as IMPORT_VERSION
 from alphazero.data.formats.importer import check_sources, import_games, silent
 from alphazero.data.formats.pgn import PGN
 from alphazero.data.store.games import GameRow, games_of
-from alphazero.data.store.schema import OLDEST_VERSION as STORE_VERSION
+from alphazero.data.store.schema import FIELDS
 from alphazero.data.store.store import MANIFEST_NAME, GameStore, named_faults
 from alphazero.data.store.summary import StoreSummary, summarize
 from alphazero.data.store.verification import KnownDigests
@@ -110,11 +110,11 @@ def _check_owners(store: Path, sources: Sequence[Source]) -> None:
 
 
 def cache_key(sources: Sequence[Source]) -> str:
-    """Equal for the same files, unchanged, under the same versions of importer and store."""
+    """Equal for the same files, unchanged, under the same columns and version of the importer."""
     identity = [
         [source.name, str(source.path.resolve()), source.size_bytes, source.mtime_ns] for source in sources
     ]
-    text = json.dumps([STORE_VERSION, IMPORT_VERSION, identity])
+    text = json.dumps([*map(str, FIELDS.values()), IMPORT_VERSION, identity])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

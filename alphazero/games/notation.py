@@ -15,11 +15,11 @@ from alphazero.base.errors import GameInputError
 from alphazero.base.text import as_utf8, quoted
 from alphazero.games.core_types import Line
 from alphazero.games.outside.names import is_outside
+from alphazero.games.registry import CHESS
 
 if TYPE_CHECKING:
     import chess
 
-CHESS = "chess"
 # By the result for the first player; None: unknown.
 RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1", None: "*"}
 SVG_SIZE = 360  # pixels

@@ -20,6 +20,7 @@ from alphazero.base.text import as_utf8, one_of, quoted
 from alphazero.games.core_types import CoreTypes, Line, core_types
 from alphazero.games.outside import names, use
 
+CHESS = "chess"
 # (files, ranks) of one step: N, NE, E, SE, S, SW, W, NW.
 _QUEEN_DIRECTIONS = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))
 _KNIGHT_JUMPS = ((1, 2), (2, 1), (2, -1), (1, -2), (-1, -2), (-2, -1), (-2, 1), (-1, 2))
@@ -30,46 +31,32 @@ _PIECES_OF_ATTENTION = "qrb"
 NUM_POLICY_PLANES = 73  # 8 directions x 7 steps, 8 knight jumps, 3 directions x 3 promotions
 
 
-def _planes_by_vector() -> dict[tuple[int, int], int]:
-    vectors = [(files * steps, ranks * steps) for files, ranks in _QUEEN_DIRECTIONS for steps in range(1, 8)]
-    return {vector: plane for plane, vector in enumerate([*vectors, *_KNIGHT_JUMPS])}
+def policy_maps(moves: Sequence[str]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """GameSpec.policy_map and attention_map of policy moves in index order.
 
-
-def policy_map(moves: Sequence[str]) -> tuple[int, ...]:
-    """Flat index plane * 64 + from-square of each policy move.
-
-    moves: the policy moves in index order from white's side, such as 'e2e4' or 'a7b8q'.
+    moves: from white's side, such as 'e2e4' or 'a7b8q'.
     """
-    planes = _planes_by_vector()
-    flat = []
+    vectors = [(files * steps, ranks * steps) for files, ranks in _QUEEN_DIRECTIONS for steps in range(1, 8)]
+    planes = {vector: plane for plane, vector in enumerate([*vectors, *_KNIGHT_JUMPS])}
+    flat, places = [], []
     for move in moves:
-        from_file, from_rank = ord(move[0]) - ord("a"), int(move[1]) - 1
-        files, ranks = ord(move[2]) - ord("a") - from_file, int(move[3]) - 1 - from_rank
+        from_file, to_file = (ord(letter) - ord("a") for letter in (move[0], move[2]))
+        from_rank, to_rank = int(move[1]) - 1, int(move[3]) - 1
+        origin = from_rank * 8 + from_file
         if len(move) == 5:
-            direction, piece = _PROMOTION_FILES.index(files), _PROMOTION_PIECES.index(move[4])
-            plane = 64 + direction * len(_PROMOTION_PIECES) + piece
+            direction = _PROMOTION_FILES.index(to_file - from_file)
+            plane = 64 + direction * len(_PROMOTION_PIECES) + _PROMOTION_PIECES.index(move[4])
+            place = 64 * 64 + (from_file * 8 + to_file) * 3 + _PIECES_OF_ATTENTION.index(move[4])
         else:
-            plane = planes[files, ranks]
-        flat.append(plane * 64 + from_rank * 8 + from_file)
-    return tuple(flat)
-
-
-def attention_map(moves: Sequence[str]) -> tuple[int, ...]:
-    """GameSpec.attention_map of these policy moves; see policy_map."""
-    places = []
-    for move in moves:
-        from_file, from_rank = ord(move[0]) - ord("a"), int(move[1]) - 1
-        to_file, to_rank = ord(move[2]) - ord("a"), int(move[3]) - 1
-        if len(move) == 5:
-            piece = _PIECES_OF_ATTENTION.index(move[4])
-            places.append(64 * 64 + (from_file * 8 + to_file) * 3 + piece)
-        else:
-            places.append((from_rank * 8 + from_file) * 64 + to_rank * 8 + to_file)
-    return tuple(places)
+            plane = planes[to_file - from_file, to_rank - from_rank]
+            place = origin * 64 + to_rank * 8 + to_file
+        flat.append(plane * 64 + origin)
+        places.append(place)
+    return tuple(flat), tuple(places)
 
 
 def chess_policy_moves() -> Sequence[str]:
-    """The core's policy moves, see policy_map."""
+    """The core's policy moves, see policy_maps."""
     import alphazero._core as _core
 
     return _core.chess_policy_moves()
@@ -161,7 +148,7 @@ class Game:
 
 _GAMES = (
     Game(
-        name="chess",
+        name=CHESS,
         usual_moves=32,
         # The halfmove clock enters as count / 99, as lczero-training has it (DESIGN 6: the V6 record); every
         # other scalar plane is 0 or 1.
@@ -249,10 +236,13 @@ def get_spec(name: str) -> GameSpec:
     """Sizes and policy layout of the game `name`; raises ConfigError for an unknown one."""
     game = get_game(name)
     line_type = game.core.line
-    moves = game.policy_moves() if game.policy_moves else ()
-    planes, places = game.policy_planes, policy_map(moves) if moves else tuple(range(line_type.POLICY_SIZE))
-    if names.is_outside(name):
-        planes, places = use.policy_layout(name)
+    planes, places = game.policy_planes, tuple(range(line_type.POLICY_SIZE))
+    attention: tuple[int, ...] = ()
+    if game.policy_moves:
+        places, attention = policy_maps(game.policy_moves())
+    elif names.is_outside(name):
+        rules = use.rules_of(name)
+        planes, places = rules.policy_planes, rules.policy_map
     return GameSpec(
         name=name,
         board_height=line_type.BOARD_HEIGHT,
@@ -263,7 +253,7 @@ def get_spec(name: str) -> GameSpec:
         policy_size=line_type.POLICY_SIZE,
         policy_planes=planes,
         policy_map=places,
-        attention_map=attention_map(moves),
+        attention_map=attention,
         max_legal_moves=line_type.MAX_LEGAL_MOVES,
         num_symmetries=1 if names.is_outside(name) else line_type.NUM_SYMMETRIES,
         num_float_planes=line_type.NUM_FLOAT_PLANES,

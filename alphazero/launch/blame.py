@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from alphazero.base.errors import ERRORS_BY_KIND, AlphaZeroError, LostConnectionError, TrainingError
@@ -23,26 +23,6 @@ UNKNOWN = ""  # no account: of another program, or from before accounts
 # What an exit status means where a rank left no account.
 KINDS_BY_STATUS = {AlphaZeroError.exit_code: AlphaZeroError.kind, TrainingError.exit_code: TrainingError.kind}
 LATE_S = 1.0  # a rank that fails so much later than another fails because of it
-
-
-@dataclass(frozen=True)
-class RankEnd:
-    """A rank's end as its launcher sees it. exit_code: -N for a death by signal N."""
-
-    rank: int
-    local_rank: int
-    pid: int
-    exit_code: int
-
-    @property
-    def fate(self) -> str:
-        """As printed."""
-        return f"(pid {self.pid}) {exit_text(self.exit_code)}"
-
-    @property
-    def status(self) -> int:
-        """As a shell has it: 128 + N for a death by signal N."""
-        return self.exit_code if self.exit_code >= 0 else 128 - self.exit_code
 
 
 @dataclass(frozen=True)
@@ -94,32 +74,30 @@ def read_failure(directory: Path | None, local_rank: int) -> RankFailure | None:
     return read_record(RankFailure, directory / f"{local_rank}.failure.json") if directory else None
 
 
-def first_failure(ends: Sequence[RankEnd], directory: Path | None) -> Failure:
-    """Of ranks of one host that failed, the one to blame. directory: of their accounts, if there is one.
+def failure_of(rank: int, local_rank: int, pid: int, exit_code: int, accounts: Path | None) -> Failure:
+    """The failure of a rank as its launcher sees it. exit_code: -N for a death by signal N."""
+    fate, status = f"(pid {pid}) {exit_text(exit_code)}", exit_code if exit_code >= 0 else 128 - exit_code
+    account = read_failure(accounts, local_rank)
+    if account is not None:
+        text, kind, ranks = account.text, account.kind, account.ranks
+        return Failure("", rank, fate, text, "", status, kind, ranks, account.at_s)
+    if exit_code < 0:
+        kind = TERMINATED if -exit_code in (signal.SIGTERM, signal.SIGABRT) else SIGNAL
+    else:
+        kind = KINDS_BY_STATUS.get(exit_code, UNKNOWN)
+    return Failure("", rank, fate, status=status, kind=kind)
+
+
+def first_failure(failures: Sequence[Failure]) -> Failure:
+    """Of ranks of one host that failed, the one to blame.
 
     A rank that failed later than another, by its account, fails because of it. Among the others the kind of
     failure counts (order_of_blame), then the moment.
     """
-    accounts = {end.rank: read_failure(directory, end.local_rank) for end in ends}
-    earliest = min((account.at_s for account in accounts.values() if account), default=0.0)
+    earliest = min((failure.at for failure in failures if failure.at), default=0.0)
 
-    def precedence(end: RankEnd) -> tuple[bool, int, float]:
-        account = accounts[end.rank]
-        at_s = account.at_s if account else earliest
-        return at_s > earliest + LATE_S, order_of_blame(_kind(end, account)), at_s
+    def precedence(failure: Failure) -> tuple[bool, int, float]:
+        at = failure.at or earliest
+        return at > earliest + LATE_S, order_of_blame(failure.kind), at
 
-    end = min(ends, key=precedence)
-    account = accounts[end.rank]
-    kind = _kind(end, account)
-    failure = Failure("", end.rank, end.fate, status=end.status, kind=kind)
-    if account is None:
-        return failure
-    return replace(failure, cause=account.text, ranks=account.ranks, at=account.at_s)
-
-
-def _kind(end: RankEnd, account: RankFailure | None) -> str:
-    if account is not None:
-        return account.kind
-    if end.exit_code < 0:
-        return TERMINATED if -end.exit_code in (signal.SIGTERM, signal.SIGABRT) else SIGNAL
-    return KINDS_BY_STATUS.get(end.exit_code, UNKNOWN)
+    return min(failures, key=precedence)

@@ -133,11 +133,11 @@ def package_versions() -> dict[str, str]:
     names = {"alphazero": ""} | {
         re.split(r"[^\w.-]", line, maxsplit=1)[0]: line for line in required if "extra ==" not in line
     }
-    found = {name: version_of(name) for name in names}
+    versions = {name: version_of(name) for name in names}
     # What only other versions of Python need is not missing here.
     return {
         name: version
-        for name, version in found.items()
+        for name, version in versions.items()
         if not (version == NOT_INSTALLED and ";" in names[name])
     }
 
@@ -168,8 +168,8 @@ def _torch_cuda() -> str:
         text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
     except OSError:
         return UNKNOWN
-    found = re.search(r"^cuda\b[^=\n]*= *['\"]([^'\"]+)", text, re.MULTILINE)
-    return found[1] if found else "none"
+    match = re.search(r"^cuda\b[^=\n]*= *['\"]([^'\"]+)", text, re.MULTILINE)
+    return match[1] if match else "none"
 
 
 def processor_name(path: Path = CPU_INFORMATION) -> str:

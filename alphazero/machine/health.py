@@ -183,7 +183,9 @@ def _finding_lines(report: HealthReport) -> list[str]:
     for finding in report.findings:
         if finding.severity is Severity.UNKNOWN:
             unknown.setdefault((finding.device or "host", finding.advice), []).append(finding.name)
-    passes = [one for one in report.findings if one.severity is Severity.OK and not one.device]
+    passes = [
+        finding for finding in report.findings if finding.severity is Severity.OK and not finding.device
+    ]
     return table(
         [
             *map(_row, report.faults()),

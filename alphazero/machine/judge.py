@@ -101,7 +101,7 @@ def judge_nvml(error: NvmlUnusable, host: str, device_present: bool) -> Finding:
     is_unknown = not device_present and error.code == DRIVER_NOT_LOADED
     severity = Severity.UNKNOWN if is_unknown else Severity.FAIL
     known = INIT_ADVICE.get(error.code, "see dmesg | grep -i nvidia, then reboot the host")
-    return Finding(severity, host, "", "", "nvml", error.reason, None, known)
+    return Finding(severity, host, "", "", "nvml", str(error), None, known)
 
 
 def judge_gpus(
@@ -168,7 +168,9 @@ def _judge_others(judge: Judge, reading: GpuReading, own_pids: Collection[int], 
         judge.unknown("processes")
         return
     processes = reading.processes or ()
-    foreign = [one for one in processes if one.pid not in own_pids and (one.name or not running)]
+    foreign = [
+        process for process in processes if process.pid not in own_pids and (process.name or not running)
+    ]
     others = sum(process.memory_bytes or 0 for process in foreign)
     if not running:
         own = sum(process.memory_bytes or 0 for process in processes if process.pid in own_pids)

@@ -118,16 +118,16 @@ def _owner(entry: str, devices: tuple[Device, ...], where: str) -> int:
             raise LaunchError(f"{where}: no device {entry} here; expected indices below {len(devices)}")
         return int(entry)
     if entry.startswith("MIG-GPU-"):  # the form of drivers before 470: MIG-<GPU UUID>/<instances>
-        found = [device for device in devices if entry[4:].startswith(device.uuid + "/")]
+        owners = [device for device in devices if entry[4:].startswith(device.uuid + "/")]
     elif entry.startswith("MIG-"):
-        found = [device for device in devices if entry in device.mig_uuids]
+        owners = [device for device in devices if entry in device.mig_uuids]
     elif entry.startswith("GPU-"):
-        found = [device for device in devices if device.uuid.startswith(entry)]
+        owners = [device for device in devices if device.uuid.startswith(entry)]
     else:
         raise LaunchError(f"{where}: {entry!r}: expected an index, GPU-<uuid> or MIG-<uuid>")
-    if len(found) != 1:
-        raise LaunchError(f"{where}: {entry!r} means {len(found)} of the devices here; expected one")
-    return found[0].index
+    if len(owners) != 1:
+        raise LaunchError(f"{where}: {entry!r} means {len(owners)} of the devices here; expected one")
+    return owners[0].index
 
 
 def processors_near(uuids: Sequence[str], root: Path = ROOT) -> tuple[Processors, ...]:
@@ -159,24 +159,24 @@ def read_processors(path: Path) -> Processors:
 
 
 def share_of(
-    place: int, near: Sequence[Processors], allowed: Processors, root: Path = ROOT
+    index: int, near: Sequence[Processors], allowed: Processors, root: Path = ROOT
 ) -> Processors | None:
     """The processors of one rank: those near its GPU, shared out among the ranks whose GPUs have the same.
 
-    near: of the GPUs of this host's ranks. place: of the rank in question among them. allowed: what this
+    near: of the GPUs of this host's ranks. index: of the rank in question among them. allowed: what this
     process may use at all.
     Hardware threads of a core stay together; where a rank would get no whole core, all get all of them.
     None where nothing is known of its GPU, or the processors near it are not allowed, or all are near.
     """
     usable = [processors & allowed for processors in near]
-    own = usable[place]
+    own = usable[index]
     if not own or own == allowed:
         return None
     sharing = [other for other, processors in enumerate(usable) if processors == own]
     cores = _cores_of(own, root)
     if len(cores) < len(sharing):
         return own
-    first, count = sharing.index(place), len(sharing)
+    first, count = sharing.index(index), len(sharing)
     mine = cores[first * len(cores) // count : (first + 1) * len(cores) // count]
     return frozenset().union(*mine)
 
@@ -229,14 +229,14 @@ def list_addresses() -> tuple[tuple[str, str], ...]:
 
     stats = psutil.net_if_stats()
     families = {socket.AF_INET: 0, socket.AF_INET6: 1}
-    found = [
+    addresses = [
         (name, families[entry.family], entry.address.partition("%")[0])
         for name, entries in psutil.net_if_addrs().items()
         if name in stats and stats[name].isup
         for entry in entries
         if entry.family in families
     ]
-    return tuple((name, address) for name, _, address in sorted(found))
+    return tuple((name, address) for name, _, address in sorted(addresses))
 
 
 def interface_towards(address: str, addresses: tuple[tuple[str, str], ...]) -> str:
@@ -246,7 +246,7 @@ def interface_towards(address: str, addresses: tuple[tuple[str, str], ...]) -> s
     does not resolve.
     """
     local = [_address_towards(family, target) for family, target in _resolved(address, 9)]
-    return next((name for one in local for name, own in addresses if own == one), "")
+    return next((name for towards in local for name, own in addresses if own == towards), "")
 
 
 def _resolved(address: str, port: int) -> list[tuple[int, Any]]:
@@ -289,8 +289,8 @@ def outward_address(addresses: tuple[tuple[str, str], ...], interface: str = "")
 def addresses_of(name: str) -> tuple[str, ...]:
     """The IP addresses that `name` resolves to here, () where it does not."""
     with contextlib.suppress(LaunchError):
-        found = (str(target[0]).partition("%")[0] for _, target in _resolved(name, ANY_PORT))
-        return tuple(dict.fromkeys(found))
+        resolved = (str(target[0]).partition("%")[0] for _, target in _resolved(name, ANY_PORT))
+        return tuple(dict.fromkeys(resolved))
     return ()
 
 
@@ -331,14 +331,14 @@ def listen_on(address: str, port: int) -> socket.socket:
     listens on all interfaces. Raises PortInUseError, or LaunchError where the name does not resolve or the
     port is not allowed.
     """
-    found = _resolved(address, port)
-    for family, target in found:
+    targets = _resolved(address, port)
+    for family, target in targets:
         if _is_loopback(str(target[0])) and not names_loopback(address):
             continue  # a line `127.0.1.1 <own name>` of /etc/hosts, by which no other machine gets here
         listener = _bound(family, str(target[0]), port, address)
         if listener is not None:
             return listener
-    family = found[0][0]
+    family = targets[0][0]
     everywhere = _bound(family, "::" if family == socket.AF_INET6 else "0.0.0.0", port, address)
     if everywhere is None:
         raise LaunchError(f"--master-addr {address}: this machine cannot listen on port {port}")

@@ -38,12 +38,11 @@ CLOCK_REASONS = {
 
 
 class NvmlUnusable(AlphaZeroError):  # noqa: N818 - a state, caught and turned into a finding
-    """NVML cannot be used: `code` is its error (None: the Python binding is missing), `reason` its text."""
+    """NVML cannot be used: `code` is its error (None: the Python binding is missing)."""
 
     def __init__(self, code: int | None, reason: str) -> None:
         super().__init__(reason)
         self.code = code
-        self.reason = reason
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Health during training, watched by a thread: figures for metrics, faults to the log once each."""
+"""Health during training, watched by a thread: figures of the host, and each fault to the log once."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from alphazero.machine.memory import read_host
 from alphazero.machine.nvml import GpuReading, Nvml, NvmlUnusable, XidEvents, expects_gpus, open_nvml
 
 GIB = 1 << 30
-
-
 TakeUsage = Callable[[Sequence[GpuReading]], None]
 EVENT_WAIT_MS = 250
 STOP_S = 5.0

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from alphazero.games.batch import Batch
-from alphazero.games.registry import GameSpec
+from alphazero.games.registry import CHESS, GameSpec
 from alphazero.network.model.loss import SUM_NAMES, loss_terms
 from alphazero.network.model.planes import DeviceBatch, expand_planes, to_device
 from alphazero.network.model.precision import autocast
@@ -21,7 +21,6 @@ from alphazero.settings.sections import LossConfig
 
 # Shapes: B positions, N bytes of a packed position, P bit planes.
 
-CHESS = "chess"
 NUM_PHASES = 3
 # Chess: knights, bishops, rooks and queens of both sides, of which a game begins with 14.
 _PIECE_PLANES = (1, 2, 3, 4, 7, 8, 9, 10)

@@ -22,7 +22,7 @@ from alphazero.base.files import read_text, write_json
 from alphazero.base.records import from_json
 from alphazero.base.section import read_toml
 from alphazero.data.store.verification import default_cache_directory
-from alphazero.games.notation import CHESS
+from alphazero.games.registry import CHESS
 from alphazero.measure.elo import MatchScore
 from alphazero.measure.rating import PAIRS_AT_ONCE, Rung, ratings
 from alphazero.play.matches.limits import Limit
@@ -103,15 +103,6 @@ def _player(entry: Mapping[str, Any], stockfish: str, networks: Path) -> Player:
     )
 
 
-def playout_players() -> list[Player]:
-    """The opponents of a game other than chess, from the weakest."""
-    limits = [Limit(nodes=number) for number in SIMULATIONS]
-    return [
-        Player("random", "random"),
-        *(Player(f"mcts-{limit.nodes}", "mcts", rules=RULES, limit=limit) for limit in limits),
-    ]
-
-
 @dataclass(frozen=True)
 class _KeptScores:
     """The file. scores: of each player against the one below, by name."""
@@ -129,7 +120,9 @@ class EstimatedLadder:
         name = hashlib.sha256(game.encode()).hexdigest()[:16]
         self._file = (directory or default_cache_directory()) / f"ladder-{name}.json"
         self._game = game
-        self._players = playout_players()
+        self._players = [Player("random", "random")]  # from the weakest
+        for number in SIMULATIONS:
+            self._players.append(Player(f"mcts-{number}", "mcts", rules=RULES, limit=Limit(nodes=number)))
         self._scores = {player.name: MatchScore(0, 0, 0) for player in self._players[1:]} | self._kept()
 
     @property

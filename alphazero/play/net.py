@@ -219,7 +219,7 @@ def new_net(
 ) -> Net:
     """An untrained network on the CPU, its weights drawn by the seed.
 
-    shape: other fields of config.NetworkConfig, such as se_ratio=8 or moves_left=True. Raises ConfigError.
+    shape: other settings of the network, such as se_ratio=8 or moves_left=True. Raises ConfigError.
     """
     flags = {"game": game, "blocks": blocks, "filters": filters, **shape}
     known = {entry.name for entry in fields(NetworkConfig)}

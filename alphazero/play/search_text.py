@@ -59,26 +59,24 @@ def effort_text(found: Snapshot) -> str:
     )
 
 
-def search_json(found: Snapshot, count: int) -> dict[str, Any]:
-    """Plain values; values and chances are those of the side to move."""
-    return {
-        "nodes": found.nodes,
-        "evaluations": found.evaluations,
-        "seconds": round(found.seconds, 3),
-        "value": found.q,
-        "wdl": list(found.wdl),
-        "mate": found.mate,
-        "lines": [_line_json(report) for report in found.moves[:count]],
-    }
-
-
 def analysis_json(alone: Evaluation, found: Snapshot | None, count: int) -> dict[str, Any]:
-    """An analysis: policy, wdl, value, position; moves_left and search where there are any."""
+    """An analysis: policy, wdl, value, position; moves_left and search where there are any.
+
+    Values and chances are those of the side to move.
+    """
     body: dict[str, Any] = {name: getattr(alone, name) for name in ("position", "policy", "wdl", "value")}
     if alone.moves_left is not None:
         body["moves_left"] = alone.moves_left
     if found is not None:
-        body["search"] = search_json(found, count)
+        body["search"] = {
+            "nodes": found.nodes,
+            "evaluations": found.evaluations,
+            "seconds": round(found.seconds, 3),
+            "value": found.q,
+            "wdl": list(found.wdl),
+            "mate": found.mate,
+            "lines": [_line_json(report) for report in found.moves[:count]],
+        }
     return body
 
 

@@ -14,9 +14,8 @@ import pyarrow as pa
 
 import alphazero._core as _core
 from alphazero.base.errors import ConfigError, DataError, RulesError
-from alphazero.games.movers import first_player_moves
-from alphazero.games.notation import CHESS
-from alphazero.games.registry import get_game, history_fill
+from alphazero.games.lines import first_player_moves
+from alphazero.games.registry import CHESS, get_game, history_fill
 from alphazero.games.tablebases import Tablebases
 from alphazero.play import lanes as games
 from alphazero.search.batched import PoolEvaluator, num_trees, run_pool

@@ -13,12 +13,11 @@ from alphazero.base.text import counted, near_match, quoted, table
 from alphazero.games.board import Board
 from alphazero.games.drawing import Style, can_be_flipped
 from alphazero.games.notation import move_text, move_texts, read_move
+from alphazero.games.registry import CHESS
 from alphazero.play.net import Net, search_line
 from alphazero.play.search_text import LONGEST_PV, chances_text, lines_text, value_text
 from alphazero.search.snapshot import Snapshot
 from alphazero.search.tree_search import SearchLimits
-
-CHESS = "chess"
 
 
 def require_chess(game: str, place: str) -> None:
@@ -65,13 +64,19 @@ COMMANDS = {
 _WORDS = {text.split()[0]: text for text in COMMANDS}
 
 
-@dataclass(frozen=True)
-class PlaySettings:
-    """side: the person's: first, second or random. limits: of a search. start: a position as text, or None.
+@dataclass
+class PlaySession:
+    """Games of a person against a network. read: prompts for a line, None at the end of the input.
 
-    moves: played from there. pgn: where games are written when they end, or None. seed: of a random side.
+    write: prints text. side: the person's: first, second or random. limits: of a search. start: a position as
+    text, or None. moves: played from there. pgn: where games are written when they end, or None. seed: of a
+    random side.
     """
 
+    net: Net
+    style: Style
+    read: Callable[[str], str | None]
+    write: Callable[[str], None]
     side: str
     limits: SearchLimits
     start: str | None = None
@@ -79,29 +84,15 @@ class PlaySettings:
     pgn: Path | None = None
     seed: int | None = None
 
-
-@dataclass
-class PlaySession:
-    """Games of a person against a network. read: prompts for a line, None at the end of the input.
-
-    write: prints text.
-    """
-
-    net: Net
-    settings: PlaySettings
-    style: Style
-    read: Callable[[str], str | None]
-    write: Callable[[str], None]
-
     def __post_init__(self) -> None:
         self._quits = False
         self._kept: list[str] = []  # moves of the game that was last saved
-        self._random = random.Random(self.settings.seed)
+        self._random = random.Random(self.seed)
         self._tree = self.net.tree()
-        self._begin(self.settings.side)
+        self._begin(self.side)
 
     def run(self) -> None:
-        """Play until the input ends or the person quits; saves the game (PlaySettings.pgn)."""
+        """Play until the input ends or the person quits; saves the game to `pgn`."""
         try:
             self._show()
             while not self._quits:
@@ -119,7 +110,7 @@ class PlaySession:
 
     def _begin(self, side: str) -> None:
         self._person = self._random.choice(SIDES[:2]) if side == "random" else side
-        self._board = Board(self.net.game, self.settings.start, self.settings.moves)
+        self._board = Board(self.net.game, self.start, self.moves)
         self._resigned = ""
         self._tree.forget()
         flipped = self._person == "second" and can_be_flipped(self._board.line)
@@ -152,49 +143,63 @@ class PlaySession:
             self._keep()
 
     def _search(self) -> Snapshot:
-        return search_line(self._tree, self._board.line, self.settings.limits, HINT_LINES)
+        return search_line(self._tree, self._board.line, self.limits, HINT_LINES)
 
     def _obey(self) -> None:
         """Read and handle a line."""
-        prompt = "game over> " if self._is_over else f"{self._side_name()}> "
-        typed = self.read(prompt)
+        first, second = ("white", "black") if self._board.game == CHESS else ("x", "o")
+        side = first if self._board.turn == "first" else second
+        typed = self.read("game over> " if self._is_over else f"{side}> ")
         if typed is None:
             self.write("")
-            self._quits = True
-            return
-        word, _, rest = typed.strip().partition(" ")
+        word, _, rest = ("quit" if typed is None else typed.strip()).partition(" ")
         if not word:
             return
         try:
-            self._do(word, rest.strip(), typed.strip())
+            self._do(word.lower(), rest.strip(), f"{word} {rest}".strip())
         except RulesError:
             raise
         except AlphaZeroError as error:
             self.write(str(error))
 
     def _do(self, word: str, rest: str, typed: str) -> None:
-        actions: dict[str, Callable[[], None]] = {
-            "hint": self._hint,
-            "undo": self._back,
-            "back": self._back,
-            "fen": lambda: self._fen(rest),
-            "flip": self._flip,
-            "board": self._show,
-            "moves": self._moves,
-            "resign": self._resign,
-            "new": lambda: self._new(rest),
-            "pgn": lambda: self._pgn(rest),
-            "help": self._help,
-            "quit": self._quit,
-            "exit": self._quit,
-        }
-        action = actions.get(word.lower())
-        if action is None:
-            self._move(typed)
-            return
-        if rest and word.lower() not in ("new", "pgn", "fen"):
-            raise GameInputError(f"{quoted(typed)}: expected {word.lower()} alone")
-        action()
+        match word:
+            case "new":
+                self._new(rest)
+            case "fen":
+                self._fen(rest)
+            case "pgn" if not rest:
+                raise GameInputError("pgn: expected the name of a file, as pgn game.pgn")
+            case "pgn":
+                self._add_to(Path(rest).expanduser())
+            case (
+                "hint" | "undo" | "back" | "flip" | "board" | "moves" | "resign" | "help" | "quit" | "exit"
+            ) if rest:
+                raise GameInputError(f"{quoted(typed)}: expected {word} alone")
+            case "hint":
+                self._hint()
+            case "undo" | "back":
+                self._back()
+            case "flip":
+                self._flip()
+            case "board":
+                self._show()
+            case "moves":
+                self._moves()
+            case "resign":
+                self._resign()
+            case "help":
+                how = (
+                    "SAN or UCI (Nf3, g1f3, O-O, e8=Q)"
+                    if self._board.game == CHESS
+                    else "as `moves` lists it"
+                )
+                for row in table([("a move", how), *COMMANDS.items()]):
+                    self.write(f"  {row}")
+            case "quit" | "exit":
+                self._quits = True
+            case _:
+                self._move(typed)
 
     def _move(self, typed: str) -> None:
         if self._is_over:
@@ -273,26 +278,13 @@ class PlaySession:
             return
         Board(self.net.game, position)  # raises for a position that is none
         self._keep()
-        self.settings = replace(self.settings, start=position, moves=())
+        self.start, self.moves = position, ()
         self._begin(self._person)
         self._show()
 
-    def _pgn(self, name: str) -> None:
-        if not name:
-            raise GameInputError("pgn: expected the name of a file, as pgn game.pgn")
-        self._add_to(Path(name).expanduser())
-
-    def _help(self) -> None:
-        how = "SAN or UCI (Nf3, g1f3, O-O, e8=Q)" if self._board.game == CHESS else "as `moves` lists it"
-        for row in table([("a move", how), *COMMANDS.items()]):
-            self.write(f"  {row}")
-
-    def _quit(self) -> None:
-        self._quits = True
-
     def _keep(self) -> None:
         """Add the game to the file of --pgn, once."""
-        path, moves = self.settings.pgn, self._board.moves
+        path, moves = self.pgn, self._board.moves
         if path is None or not moves or moves == self._kept:
             return
         self._kept = moves
@@ -318,7 +310,3 @@ class PlaySession:
         except OSError as error:
             raise GameInputError(f"{path}: cannot be written: {error.strerror}") from error
         self.write(f"added to {path}")
-
-    def _side_name(self) -> str:
-        names = ("white", "black") if self._board.game == CHESS else ("x", "o")
-        return names[0 if self._board.turn == "first" else 1]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 from alphazero.base.errors import CheckpointError, ConfigError, WeightsError
 from alphazero.base.files import given_path
+from alphazero.base.log import Say
 from alphazero.base.text import quoted, shortened
 from alphazero.run.checkpoint_files import (
     BEST_METRICS,
@@ -41,7 +41,6 @@ WEIGHTS_SPELLINGS = (
     "or a checkpoint"
 )
 
-Say = Callable[[str], None]
 NETWORK = "network"  # what messages call the argument of most commands
 
 

@@ -47,7 +47,7 @@ class ClusterConfig:
         None, "port of node 0 (default: 12355, or a free one)", minimum=1, maximum=PORT_MAX, metavar="PORT"
     )
     interface: str | None = setting(
-        None, "network interface to use (default: the one that leads to node 0)", metavar="NAME"
+        None, "network interface to use (default: that of the route to node 0)", metavar="NAME"
     )
     hostfile: str | None = setting(
         None,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.section import Scope, setting
+from alphazero.base.section import Scope, setting, share
 
 # As Lichess counts them, from the fastest on (alphazero/data/store/game_filters.py has the bounds).
 TIME_CLASSES = ("ultrabullet", "bullet", "blitz", "rapid", "classical", "correspondence")
@@ -80,18 +80,15 @@ class DataConfig(SampleFilters):
     validation_data: tuple[str, ...] = setting(
         (), "game stores, PGN files or directories to validate on", scope=Scope.NODE, is_common=True
     )
-    validation_share: float = setting(
+    validation_share: float = share(
         0.05,
         "share of the games, the last ones, held out for validation when there is no validation data",
-        minimum=0,
         maximum=0.5,
     )
-    data_value_q_ratio: float = setting(
+    data_value_q_ratio: float = share(
         0.0,
         "share of the search's value (lc0's games, self-play), or else of the evaluations in PGN comments, "
         "in the value target of given games; the rest is the result",
-        minimum=0,
-        maximum=1,
     )
     mirror: bool = setting(
         False, "chess: show positions without castling rights mirrored, left to right, by chance"

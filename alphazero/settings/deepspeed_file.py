@@ -1,34 +1,35 @@
-"""Reads a ds_config.json by the table of keys into this program's terms.
+"""Reads a ds_config.json into settings of this program and what DeepSpeed gets as it is.
 
 Messages name file, line, key, value and what was expected.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.hjson_file import HjsonFile, read_hjson
-from alphazero.settings.deepspeed_key import (
-    ALL_STAGES,
-    AUTOCAST_DTYPES,
-    OPTIMIZERS,
-    Key,
-    Meaning,
-    is_off,
-)
+from alphazero.base.section import checked, kinds_of
+from alphazero.base.text import one_of
 from alphazero.settings.deepspeed_keys import (
-    ALIASES,
+    AUTOCAST_DTYPES,
     BLOCKS,
+    FROM_STAGE,
+    IGNORED,
     KEYS,
-    OLD_NAMES,
+    NEUTRAL,
+    OPTIMIZERS,
+    PASSED_ON,
+    REFUSED,
+    SCHEDULERS,
+    ZERO,
+    Key,
     key_at,
-    names_in,
 )
 from alphazero.settings.sections import OptimizerConfig, RunConfig, TrainingConfig
 
@@ -54,20 +55,12 @@ class FileValue:
 
 
 @dataclass(frozen=True)
-class Ignored:
-    """A key that changes nothing; stages: ZeRO stages at which that is so."""
-
-    path: str
-    why: str
-    stages: tuple[int, ...] = ALL_STAGES
-
-
-@dataclass(frozen=True)
 class DeepSpeedSettings:
     """The content of a ds_config.json, without the keys it lacks.
 
     values: in the order of the table; a later one beats an earlier one. precisions_off: those it switches off
     by name; any other may be chosen elsewhere. zero_options, passed_on: what DeepSpeed gets as it is.
+    ignored: keys that change nothing.
     """
 
     source: str = ""
@@ -75,7 +68,7 @@ class DeepSpeedSettings:
     precisions_off: frozenset[str] = frozenset()
     zero_options: Mapping[str, Any] = field(default_factory=dict)
     passed_on: Mapping[str, Any] = field(default_factory=dict)
-    ignored: tuple[Ignored, ...] = ()
+    ignored: tuple[str, ...] = ()
 
     def value_of(self, target: str) -> Any:  # noqa: ANN401 - of any setting
         """The value of a setting, "section.field"; None where it has none."""
@@ -83,7 +76,7 @@ class DeepSpeedSettings:
 
     def zero_options_at(self, stage: int) -> dict[str, Any]:
         """The options of ZeRO that DeepSpeed gets at this stage."""
-        return {name: value for name, value in self.zero_options.items() if stage in _stages(name)}
+        return {name: value for name, value in self.zero_options.items() if stage >= FROM_STAGE.get(name, 0)}
 
     def offloads_at(self, stage: int) -> bool:
         """Whether weights or optimizer state are kept outside the device at this ZeRO stage."""
@@ -97,51 +90,48 @@ class DeepSpeedSettings:
 
     def ignored_line(self, stage: int) -> str:
         """One line about the keys that change nothing at this ZeRO stage; "" where all do."""
-        ignored = [f"{one.path} ({one.why})" for one in self.ignored if stage in one.stages]
-        return f"{self.source}: ignored: {', '.join(ignored)}" if ignored else ""
+        left_out = [
+            f"{ZERO}.{name} (it is for stage {FROM_STAGE[name]} and above)"
+            for name in self.zero_options.keys() - self.zero_options_at(stage).keys()
+            if self.zero_options[name] is not False
+        ]
+        ignored = [*self.ignored, *sorted(left_out)]
+        return f"{self.source}: ignored (docs/deepspeed.md): {', '.join(ignored)}" if ignored else ""
 
 
-@dataclass(frozen=True)
-class Contradiction:
-    """A key whose value cannot go with the rest."""
-
-    path: str
-    value: object
-    wanted: str
-
-
-def contradiction(settings: DeepSpeedSettings, stage: int | None) -> Contradiction | None:
-    """What cannot stand together at a ZeRO stage; at a stage of None what holds at every stage."""
+def contradiction(settings: DeepSpeedSettings, stage: int | None) -> tuple[str, object, str] | None:
+    """Key, value and what was expected where options cannot stand together at a ZeRO stage (None: at any)."""
     options, passed_on = settings.zero_options, settings.passed_on
-    divided = passed_on.get("gradient_predivide_factor", 1) != 1
-    prescaled = passed_on.get("prescale_gradients", False)
-    if divided and prescaled:
-        wanted = "remove it: prescale_gradients divides by the ranks, and by nothing else"
-        return Contradiction("gradient_predivide_factor", passed_on["gradient_predivide_factor"], wanted)
+    factor, prescaled = passed_on.get("gradient_predivide_factor", 1), passed_on.get("prescale_gradients")
+    key, value = ("prescale_gradients", True) if prescaled else ("gradient_predivide_factor", factor)
+    if prescaled and factor != 1:
+        return key, value, "remove it: gradient_predivide_factor contradicts it"
+    if (prescaled or factor != 1) and stage in (2, 3) and options.get("reduce_scatter", True):
+        return key, value, f"remove it, or {ZERO}.reduce_scatter false, at ZeRO stage {stage}"
     if options.get("overlap_comm") and options.get("contiguous_gradients") is False and stage in (None, 2, 3):
-        wanted = "expected contiguous_gradients true or absent: overlapping needs its two buffers"
-        return Contradiction("zero_optimization.overlap_comm", True, wanted)
-    if (divided or prescaled) and stage in (2, 3) and options.get("reduce_scatter", True):
-        key = "prescale_gradients" if prescaled else "gradient_predivide_factor"
-        wanted = f"remove it, or zero_optimization.reduce_scatter false, at ZeRO stage {stage}"
-        return Contradiction(key, passed_on[key], wanted)
+        return f"{ZERO}.overlap_comm", True, "expected contiguous_gradients true or absent beside it"
     return None
 
 
-_DEFAULTS = {"optimizer": OptimizerConfig(), "training": TrainingConfig(), "run": RunConfig()}
-ZERO = "zero_optimization"
+# By name of a setting: its section's name, its type and its field.
+_SETTINGS = {
+    entry.name: (section, kinds_of(kind)[entry.name], entry)
+    for section, kind in {"optimizer": OptimizerConfig, "training": TrainingConfig, "run": RunConfig}.items()
+    for entry in fields(kind)
+}
 PRECISION = "training.precision"
 
 
 @dataclass
 class _Reading:
-    """What a walk over the file gathers: values by path, paths that say "auto", variants of blocks."""
+    """What a walk over the file gathers: values by path, paths that say "auto", types of blocks."""
 
     file: HjsonFile
     variants: dict[str, str]
     values: dict[str, Any] = field(default_factory=dict)
+    passed_on: dict[str, Any] = field(default_factory=dict)
     autos: set[str] = field(default_factory=set)
-    ignored: list[Ignored] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
 
     def variant(self, block: str) -> str:
         """Of the outermost object that a block is in."""
@@ -158,188 +148,129 @@ class _Reading:
 def read_deepspeed_settings(path: Path) -> DeepSpeedSettings:
     """Read and check ds_config.json; ConfigError names file, line, key, value and what was expected."""
     file = read_hjson(path)
-    reading = _Reading(file, _variants(file))
+    reading = _Reading(file, {})
+    for block, types in (("optimizer", OPTIMIZERS), ("scheduler", SCHEDULERS)):
+        if isinstance(table := file.table.get(block), dict):
+            kind = table.get("type")
+            if kind is None:
+                raise reading.error(block, table, f"has no type; expected one of {', '.join(types)}")
+            reading.variants[block] = {name.lower(): name for name in types}.get(str(kind).lower(), "")
     _walk(reading, file.table, "")
     precision, off = _precision(reading)
-    _require_constant_momentum(reading)
-    values = list(_values_in(reading))
-    if precision is not None:
-        values.append(precision)
-    if reading.variants.get("optimizer") == "Muon":
-        # DeepSpeed's schedulers give their rate to all groups of parameters.
-        values += [
-            replace(one, target="optimizer.muon_learning_rate")
-            for one in values
-            if one.target == "optimizer.learning_rate" and one.path.startswith("scheduler.")
-        ]
-    passed_on = _nested(reading, lambda key: key.meaning is Meaning.PASSED_ON)
+    values = [*_values_in(reading), *([precision] if precision else [])]
+    passed_on = reading.passed_on
     zero = passed_on.pop(ZERO, {})
     if not passed_on.get("flops_profiler", {}).get("enabled"):
         passed_on.pop("flops_profiler", None)
-    settings = DeepSpeedSettings(
-        source=str(path),
-        values=tuple(values),
-        precisions_off=off,
-        zero_options=zero,
-        passed_on=passed_on,
-        ignored=(*reading.ignored, *_elsewhere(zero)),
-    )
-    stage = settings.value_of("training.zero_stage")
-    if found := contradiction(settings, stage):
-        raise _error(reading, found)
+    settings = DeepSpeedSettings(str(path), tuple(values), off, zero, passed_on, tuple(reading.ignored))
+    if found := contradiction(settings, settings.value_of("training.zero_stage")):
+        raise reading.error(*found)
     return settings
 
 
-def _error(reading: _Reading, found: Contradiction) -> ConfigError:
-    return reading.error(found.path, found.value, found.wanted)
+def is_off(value: object) -> bool:
+    """True where a value asks for nothing: false, null, {}, {"device": "none"}, blocks not enabled.
 
-
-def _variants(file: HjsonFile) -> dict[str, str]:
-    """The types of optimizer and scheduler, which decide what keys their blocks have."""
-    variants = {}
-    for name in ("optimizer", "scheduler"):
-        block = file.table.get(name)
-        if not isinstance(block, dict):
-            continue
-        if "type" not in block:
-            raise file.error((name,), block, "has no type; expected one")
-        key = key_at(f"{name}.type", "")
-        assert key is not None and key.check is not None
-        if not key.check.accepts(block["type"]):
-            raise file.error((name, "type"), block["type"], key.check.wanted)
-        kind: str = block["type"]
-        variants[name] = OPTIMIZERS.get(kind.lower(), kind)
-    return variants
+    A block of blocks (compression_training) is off where none of those within is on.
+    """
+    if not isinstance(value, dict):
+        return value is False or value is None
+    if not value or value.get("enabled") is False or value.get("device") == "none":
+        return True
+    return set(re.findall(r'"enabled": (\w+)', json.dumps(value))) == {"false"}
 
 
 def _walk(reading: _Reading, table: dict[str, Any], block: str) -> None:
     """Check every key of an object and gather the values."""
     for name, value in table.items():
         written = f"{block}.{name}" if block else name
-        path = ALIASES.get(written, written)
-        if written in OLD_NAMES:
-            if is_off(value):
-                continue
-            raise reading.error(written, value, f"an old name; expected {OLD_NAMES[written]}")
-        key = None if "." in name else key_at(path, reading.variant(block))
-        if key is None:
+        path = "bf16" if written == "bfloat16" else written
+        key = key_at(path, reading.variant(block))
+        is_known = key or path in BLOCKS | REFUSED.keys() | IGNORED or path.partition(".")[0] in PASSED_ON
+        if "." in name or not is_known:
             raise _unknown(reading, name, value, block)
         if value is None:  # as absent
             continue
         if value == "auto":
             reading.autos.add(path)
-        elif key.meaning in (Meaning.IGNORED, Meaning.REFUSED):
-            _leave_out(reading, key, written, value)
         elif path in BLOCKS:
             if not isinstance(value, dict):
-                hint = ', as {"stage": 1}' if path == ZERO and isinstance(value, bool) else ""
-                raise reading.error(
-                    written, value, f"{'an old form; ' if hint else ''}expected an object{hint}"
-                )
-            if not _is_none(value):
+                raise reading.error(written, value, 'expected an object, as {"stage": 1}')
+            if value.get("device") != "none":
                 _walk(reading, value, path)
-        else:
-            assert key.check is not None, path
-            if not key.check.accepts(value):
-                raise reading.error(written, value, key.check.wanted)
-            reading.values[path] = value
+        elif key is not None:
+            reading.values[path] = _read(reading, key, value)
+            if not key.sets and path.partition(".")[0] in PASSED_ON:
+                _pass_on(reading, path, reading.values[path][0])
+        elif path not in REFUSED.keys() | IGNORED:
+            _pass_on(reading, path, value)
+        elif not is_off(value) and value != NEUTRAL.get(path, 0):
+            if path in REFUSED:
+                raise reading.error(written, value, f"remove it: {REFUSED[path]}")
+            reading.ignored.append(written)
 
 
-def _is_none(block: dict[str, Any]) -> bool:
-    """True for what offloads nothing."""
-    return block.get("device") == "none"
+def _pass_on(reading: _Reading, path: str, value: object) -> None:
+    *blocks, name = path.split(".")
+    inner = reading.passed_on
+    for block in blocks:
+        inner = inner.setdefault(block, {})
+    is_size = isinstance(value, float) and value.is_integer() and bool(blocks)
+    inner[name] = int(value) if is_size else value  # type: ignore[call-overload]
 
 
 def _unknown(reading: _Reading, name: str, value: object, block: str) -> ConfigError:
-    """No such key, with the nearest known one, or all of them."""
-    names = names_in(block, reading.variant(block))
-    near = difflib.get_close_matches(name[:80], names, n=1, cutoff=0.7)
-    of = f" of {reading.variant(block)}" if block.endswith(".params") else ""
-    useful = [one for one in names if _does_something(block, one, reading.variant(block))]
-    wanted = near[0] if near else f"one of {', '.join(useful)}"
-    keys = (*filter(None, block.split(".")), name)
-    return reading.file.error(keys, value, f"no such key{of}; expected {wanted}")
+    """No such key, with the nearest known one and all that do something."""
+    variant = reading.variant(block)
+    known = [key.name for key in KEYS if key.block == block and variant in (key.variants or (variant,))]
+    blocks = [path.rpartition(".")[2] for path in BLOCKS if path.rpartition(".")[0] == block]
+    of = f" of {variant}" if block.endswith(".params") else ""
+    wanted = one_of(name, sorted({*known, *blocks}))
+    return reading.file.error((*filter(None, block.split(".")), name), value, f"no such key{of}; {wanted}")
 
 
-def _does_something(block: str, name: str, variant: str) -> bool:
-    key = key_at(f"{block}.{name}" if block else name, variant)
-    return key is not None and key.meaning in (Meaning.HONOURED, Meaning.PASSED_ON)
-
-
-def _leave_out(reading: _Reading, key: Key, written: str, value: object) -> None:
-    """Note a key that changes nothing; refuse one that would change the results."""
-    asks_nothing = key.check.accepts if key.check is not None else is_off
-    if asks_nothing(value):
-        return
-    if key.meaning is Meaning.REFUSED:
-        raise reading.error(written, value, f"remove it: {key.why}")
-    reading.ignored.append(Ignored(written, key.why))
-
-
-def _elsewhere(zero: dict[str, Any]) -> Iterator[Ignored]:
-    """Options of ZeRO that mean nothing at some stages; one that is switched off needs no word."""
-    for name, value in zero.items():
-        stages = _stages(name)
-        others = tuple(stage for stage in ALL_STAGES if stage not in stages)
-        if value is not False and others:
-            yield Ignored(f"{ZERO}.{name}", f"it is for stage {' and '.join(map(str, stages))}", others)
-
-
-def _stages(option: str) -> tuple[int, ...]:
-    """The stages at which an option of ZeRO, or an object of options, means something."""
-    key = key_at(f"{ZERO}.{option}.device", "") or key_at(f"{ZERO}.{option}", "")
-    assert key is not None, option
-    return key.stages
+def _read(reading: _Reading, key: Key, value: object) -> tuple[Any, ...]:
+    """What a key's value means for each of its settings, or for DeepSpeed. Raises ConfigError."""
+    targets = key.sets.split()
+    if key.words:
+        for word, meaning in key.words.items():
+            is_same = str(word).lower() == value.lower() if isinstance(value, str) else word == value
+            if is_same and isinstance(word, bool) == isinstance(value, bool):
+                return (meaning,)
+        listed = ", ".join(json.dumps(word).strip('"') for word in key.words)
+        raise reading.error(key.path, value, f"expected one of {listed}")
+    values = value if key.name == "betas" else [value] * len(targets)
+    if not isinstance(values, list) or len(values) != len(targets):
+        raise reading.error(key.path, value, "expected a list of two numbers")
+    taken = []
+    for target, part in zip(targets, values, strict=True):
+        _, kind, entry = _SETTINGS[target]
+        try:  # a number in a text is a flag's way to write it
+            part = None if isinstance(part, str) and kind is not str else part
+            taken.append(checked("", part, kind, entry))
+        except ConfigError as error:
+            wanted = f"expected {str(error).partition('expected ')[2]}"
+            raise reading.error(key.path, value, wanted) from None
+    return tuple(taken)
 
 
 def _values_in(reading: _Reading) -> Iterator[FileValue]:
     """The settings that result from values and defaults of the file, in the order of the table."""
+    has_scale = reading.values.get("fp16.enabled") == (True,) or "fp16.enabled" in reading.autos
     for key in KEYS:
         top = key.path.partition(".")[0]
-        if not key.sets or PRECISION in key.sets or (top == "fp16" and not _is_on(reading, top)):
+        variant = reading.variant(top)
+        if variant not in (key.variants or (variant,)) or (top == "fp16" and not has_scale):
             continue
-        if key.variants and reading.variants.get(top, "") not in key.variants:
-            continue
-        if key.path in reading.values:
-            yield from _settings_of(reading, key, reading.values[key.path], is_default=False)
-        elif key.path in reading.autos or not isinstance(reading.file.table.get(top), dict):
-            continue
-        elif key.is_needed:
-            raise reading.error(key.block, reading.file.table[top], f"has no {key.name}; expected one")
-        elif key.default is not None:
-            yield from _settings_of(reading, key, key.default, is_default=True)
-
-
-def _is_on(reading: _Reading, block: str) -> bool:
-    """True for a block that is switched on, or may be by another hand."""
-    path = f"{block}.enabled"
-    return reading.values.get(path) is True or path in reading.autos
-
-
-def _settings_of(reading: _Reading, key: Key, value: object, *, is_default: bool) -> Iterator[FileValue]:
-    for target, one in zip(key.sets, key.values(value), strict=True):
-        # JSON has one kind of number: the setting's default decides which one it is.
-        section, _, name = target.partition(".")
-        kind = type(getattr(_DEFAULTS[section], name))
-        yield FileValue(
-            target, kind(one) if kind in (int, float) else one, key.path, reading.place(key.path), is_default
-        )
-
-
-def _nested(reading: _Reading, wanted: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Values of the keys that `wanted` takes, as the objects they stand in; whole numbers as such."""
-    out: dict[str, Any] = {}
-    for path, value in reading.values.items():
-        key = key_at(path, reading.variant(path))
-        if key is None or not wanted(key):
-            continue
-        *blocks, name = path.split(".")
-        inner = out
-        for block in blocks:
-            inner = inner.setdefault(block, {})
-        is_size = isinstance(value, float) and value.is_integer() and path.startswith(ZERO)
-        inner[name] = int(value) if is_size else value
-    return out
+        values, is_default = reading.values.get(key.path), key.path not in reading.values
+        if values is None and key.path not in reading.autos and isinstance(reading.file.table.get(top), dict):
+            if key.is_needed:
+                raise reading.error(key.block, reading.file.table[top], f"has no {key.name}; expected one")
+            values = None if key.default is None else _read(reading, key, key.default)
+        for name, value in zip(key.sets.split(), values or (), strict=False):
+            if "muon" not in name or reading.variant("optimizer") == "Muon":
+                target = f"{_SETTINGS[name][0]}.{name}"
+                yield FileValue(target, value, key.path, reading.place(key.path), is_default)
 
 
 def _precision(reading: _Reading) -> tuple[FileValue | None, frozenset[str]]:
@@ -350,18 +281,17 @@ def _precision(reading: _Reading) -> tuple[FileValue | None, frozenset[str]]:
     on: dict[str, str] = {}
     off: set[str] = set()
     for name in ("fp16", "bf16", "torch_autocast"):
-        is_autocast = name == "torch_autocast"
-        dtype = AUTOCAST_DTYPES[values.get("torch_autocast.dtype", "bfloat16")]
-        switch = values.get(f"{name}.enabled")
+        (dtype,) = values.get("torch_autocast.dtype", (AUTOCAST_DTYPES["bfloat16"],))
+        (switch,) = values.get(f"{name}.enabled", (None,))
         if switch:
-            on[f"{name}.enabled"] = dtype if is_autocast else name
-        elif switch is False and not is_autocast:
+            on[f"{name}.enabled"] = dtype if name == "torch_autocast" else name
+        elif switch is False and name != "torch_autocast":
             off.add(name)
         elif switch is None and {f"{name}.enabled", name} & reading.autos:
             is_auto = True
         elif switch is None:
             why = f"{name}.enabled is absent, which is false"
-            reading.ignored += [Ignored(path, why) for path in values if path.startswith(f"{name}.")]
+            reading.ignored += [f"{path} ({why})" for path in values if path.startswith(f"{name}.")]
     if len({*on.values()}) > 1:
         first, second = list(on)[:2]
         wanted = f"{first.partition('.')[0]} is enabled too; expected one of the two"
@@ -370,16 +300,3 @@ def _precision(reading: _Reading) -> tuple[FileValue | None, frozenset[str]]:
         return FileValue(PRECISION, precision, path, reading.place(path)), frozenset(off)
     fp32 = FileValue(PRECISION, "fp32", "fp16, bf16, torch_autocast", str(reading.file.path), is_default=True)
     return None if is_auto else fp32, frozenset(off)
-
-
-def _require_constant_momentum(reading: _Reading) -> None:
-    """ConfigError where a cycle of the learning rate would move Adam's momentum as well."""
-    path = "scheduler.params.cycle_momentum"
-    if reading.variants.get("scheduler") != "OneCycle" or reading.variants.get("optimizer") == "SGD":
-        return
-    params = reading.file.table["scheduler"].get("params")
-    value = params.get("cycle_momentum") if isinstance(params, dict) else None
-    if value is not False:
-        key = key_at(path, "OneCycle")
-        assert key is not None
-        raise reading.error(path, value, f"expected false (absent is true): {key.why}")

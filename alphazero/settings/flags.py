@@ -1,19 +1,19 @@
-"""The parser of the command line: one-line errors, number types, constants that runs may name as settings."""
+"""The parser of the command line: one-line errors, types of numbers, flags that other programs have."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import IO, Any, NoReturn
+from typing import IO, NoReturn, TypeVar
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.section import MOST, MOST_SEED, HiddenHelp, flag_of, range_text
+from alphazero.base.section import MOST, MOST_SEED, HiddenHelp, range_text
 from alphazero.base.text import near_match, one_of, quoted
-from alphazero.settings.sections import NetworkConfig, OptimizerConfig, RunConfig, TrainingConfig
+from alphazero.settings.deepspeed_keys import KEYS
+from alphazero.settings.sections import OptimizerConfig, RunConfig, TrainingConfig
 
 
 class Parser(argparse.ArgumentParser):
@@ -69,13 +69,13 @@ class Parser(argparse.ArgumentParser):
 
     def with_dashes(self, arguments: Sequence[str]) -> list[str]:
         """`arguments` with a dash for each underscore in the flags this parser knows so."""
-        return [self._with_dashes(argument) for argument in arguments]
-
-    def _with_dashes(self, argument: str) -> str:
-        flag, equals, value = argument.partition("=")
-        dashed = flag.replace("_", "-")
-        known = self._option_string_actions
-        return dashed + equals + value if flag not in known and dashed in known else argument
+        known, words = self._option_string_actions, []
+        for argument in arguments:
+            flag, equals, value = argument.partition("=")
+            dashed = flag.replace("_", "-")
+            is_ours = flag not in known and dashed in known
+            words.append(dashed + equals + value if is_ours else argument)
+        return words
 
     def unknown_error(self, unknown: Sequence[str], others: Sequence[str] = ()) -> ConfigError:
         """The error for arguments that mean nothing; `others`: flags that are known elsewhere."""
@@ -83,11 +83,12 @@ class Parser(argparse.ArgumentParser):
         if not flag:
             said = f"unexpected argument {quoted(unknown[0])}"
             return ConfigError(f"{said}; {self.prog} --help shows the usage")
-        if line := answer_to_flag(flag):
-            return ConfigError(line)
-        nearest, line = OTHER_PROGRAMS.get(flag.removeprefix("--").replace("-", "_"), ("", ""))
-        if nearest in {*self.flags(), *others}:
-            return ConfigError(f"{flag}: no flag of this program; {line}")
+        name = flag.removeprefix("--").replace("-", "_")
+        if key := key_of(name) or key_of(name.removeprefix("no_")):
+            return ConfigError(f"{flag}: no flag; expected {key} in a ds_config.json (--deepspeed-config)")
+        typed = OTHER_PROGRAMS.get(name, "")
+        if typed.partition(" ")[0] in {*self.flags(), *others}:
+            return ConfigError(f"{flag}: no flag of this program; expected {typed}")
         near = near_match(flag.replace("_", "-"), [*self.flags(), *others])
         hint = f"; did you mean {near}?" if near else f"; {self.prog} --help lists all flags"
         return ConfigError(f"unknown flag {flag if len(flag) < 80 else quoted(flag)}{hint}")
@@ -122,49 +123,31 @@ MOST_COUNT = 10**9
 MOST_THREADS = 1024
 MOST_BATCH = 2**24
 MOST_SECONDS = 1e8
+Number = TypeVar("Number", int, float)
 
 
 def whole(low: int = 0, high: int = MOST) -> Callable[[str], int]:
     """A whole number from `low` to `high`."""
-
-    def parse(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:  # no number, or one of more digits than Python reads
-            number = low - 1
-        if not low <= number <= high:
-            raise _error(text, f"a whole number{range_text(low, high)}")
-        return number
-
-    return parse
+    return _within(int, low, high, "a whole number")
 
 
 def number(low: float, high: float) -> Callable[[str], float]:
     """A number from `low` to `high`."""
-
-    def parse(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not low <= value <= high:
-            raise _error(text, f"a number{range_text(low, high)}")
-        return value
-
-    return parse
+    return _within(float, low, high, "a number")
 
 
 def seconds(low: float = 0.0) -> Callable[[str], float]:
     """A duration of at least `low` seconds."""
+    return _within(float, low, MOST_SECONDS, "seconds")
 
-    def parse(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not low <= value <= MOST_SECONDS:
-            raise _error(text, f"seconds{range_text(low, MOST_SECONDS)}")
-        return value
+
+def _within(kind: Callable[[str], Number], low: float, high: float, noun: str) -> Callable[[str], Number]:
+    def parse(text: str) -> Number:
+        with contextlib.suppress(ValueError):  # no number, or one of more digits than Python reads
+            value = kind(text)
+            if low <= value <= high:
+                return value
+        raise argparse.ArgumentTypeError(f"{quoted(text)}: expected {noun}{range_text(low, high)}")
 
     return parse
 
@@ -174,125 +157,34 @@ count = whole(1, MOST_COUNT)
 threads = whole(1, MOST_THREADS)
 batch_size = whole(1, MOST_BATCH)
 
-
-def _error(text: str, expected: str) -> argparse.ArgumentTypeError:
-    return argparse.ArgumentTypeError(f"{quoted(text)}: expected {expected}")
-
-
-@dataclass(frozen=True)
-class Retired:
-    """A constant that older runs name as a setting; reason: why it has this value.
-
-    is_exact: what a run computes depends on it.
-    """
-
-    section: str
-    value: bool | float | str
-    reason: str
-    is_exact: bool = True
-
-
-RETIRED: Mapping[str, Retired] = {
-    "c_base": Retired("search", 19652.0, "the value of AlphaZero's pseudocode"),
-    "root_fpu_reduction": Retired("search", 0.0, "the noise at the root needs no discount"),
-    "considered_moves": Retired("search", 16, "the value of the Gumbel AlphaZero paper"),
-    "c_visit": Retired("search", 50.0, "the value of the Gumbel AlphaZero paper"),
-    "c_scale": Retired("search", 1.0, "the value of the Gumbel AlphaZero paper"),
-    "final_temperature": Retired("self_play", 0.0, "the best move is played after temperature_plies"),
-    "window_alpha": Retired("self_play", 0.75, "the value of KataGo's window"),
-    "window_beta": Retired("self_play", 0.4, "the value of KataGo's window"),
-    "gate_opening_plies": Retired("self_play", 4, "enough for games that differ"),
-    "policy_weight": Retired("loss", 1.0, "value_weight sets the ratio of the two losses"),
-    "moves_left_weight": Retired("loss", 0.01, "a small share beside policy and value"),
-    "mask_illegal": Retired("loss", True, "illegal moves are never played"),
-    "lr_decay": Retired("optimizer", 0.1, "AlphaZero's factor at each milestone"),
-    "symmetries": Retired("data", True, "the games that have symmetries gain data from them"),
-    "history_fill": Retired("data", "fen_only", "lc0's training and play have it so"),
-    "proofs": Retired("search", True, "a proven result is exact and saves simulations"),
-    "channels_last": Retired("training", True, "the memory layout that convolutions are fastest in"),
-    "max_rollbacks": Retired("training", 2, "a third return helps no run", is_exact=False),
-    "pin_ranks": Retired(
-        "training", True, "a launcher that binds its ranks is left to it; taskset does so too", is_exact=False
+# Flags of other programs, and what to type here.
+_RUNS = "--runs-dir DIR with --run-name NAME"
+_LENGTH = "--generations N, or --steps N"
+_ADDRESS = "--master-addr ADDRESS and --master-port PORT"
+OTHER_PROGRAMS: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("resume_from", "resume_from_checkpoint", "load_checkpoint"), "--resume latest|STEP|PATH"
     ),
+    **dict.fromkeys(("episodes", "num_episodes"), _LENGTH),
+    **dict.fromkeys(("checkpoint_dir", "save_dir", "output_dir", "log_dir"), _RUNS),
+    **dict.fromkeys(("save_interval", "save_steps"), "--checkpoint-interval STEPS, or minutes as 30m"),
+    "amp": "--precision auto",
+    "fp16": "--precision fp16",
+    "bf16": "--precision bf16",
+    **dict.fromkeys(("distributed", "standalone"), "--gpus N, which starts the ranks"),
+    # torchrun's c10d rendezvous runs what anyone on the network sends.
+    "elastic": "--hostfile FILE with --min-nodes and --max-restarts",
+    **dict.fromkeys(("rdzv_backend", "rdzv_endpoint"), _ADDRESS),
 }
-_RUNS = "a run is --runs-dir DIR with --run-name NAME, its checkpoints among its files"
-_RANKS = "this program starts the ranks itself (--gpus N), and takes those of torchrun, DeepSpeed and SLURM"
-# Flags of other programs: the one that is nearest here, and what to type.
-OTHER_PROGRAMS: Mapping[str, tuple[str, str]] = {
-    "resume_from": ("--resume", "expected --resume latest|best-METRIC|STEP|PATH"),
-    "resume_from_checkpoint": ("--resume", "expected --resume latest|best-METRIC|STEP|PATH"),
-    "load_checkpoint": ("--resume", "expected --resume PATH, or --init-weights W for a new run"),
-    "episodes": ("--generations", "expected --generations N, or --steps N"),
-    "num_episodes": ("--generations", "expected --generations N, or --steps N"),
-    "checkpoint_dir": ("--runs-dir", f"expected --runs-dir: {_RUNS}"),
-    "save_dir": ("--runs-dir", f"expected --runs-dir: {_RUNS}"),
-    "output_dir": ("--runs-dir", f"expected --runs-dir: {_RUNS}"),
-    "log_dir": ("--runs-dir", f"expected --runs-dir: {_RUNS}"),
-    "save_interval": ("--checkpoint-interval", "expected --checkpoint-interval STEPS, or minutes as 30m"),
-    "save_steps": ("--checkpoint-interval", "expected --checkpoint-interval STEPS, or minutes as 30m"),
-    "amp": ("--precision", "expected --precision auto"),
-    "fp16": ("--precision", "expected --precision fp16"),
-    "bf16": ("--precision", "expected --precision bf16"),
-    "distributed": ("--gpus", f"remove it: {_RANKS}"),
-    "standalone": ("--gpus", f"remove it: {_RANKS}"),
-    "elastic": (
-        "--hostfile",
-        "torchrun's c10d rendezvous runs what anyone on the network sends; expected --hostfile with "
-        "--min-nodes and --max-restarts, which continue without lost hosts and take them back at a restart",
-    ),
-    "rdzv_backend": ("--master-addr", "expected --master-addr ADDRESS and --master-port PORT"),
-    "rdzv_endpoint": ("--master-addr", "expected --master-addr ADDRESS and --master-port PORT"),
-}
-# What is given in another way, by the name of its flag or key.
-_MOVED = {
-    "host_weights": "expected weight=N in the lines of hosts, or of the hostfile",
-    "smolgen_hidden": "not a separate setting; 8 times --smolgen-channels",
-    "smolgen_size": "not a separate setting; 8 times --smolgen-channels",
-    "pause_timeout": "not a separate setting; 600 seconds, or hang_timeout where that is more",
-    "games_timeout": "not a separate setting; 300 seconds, or hang_timeout where that is more",
-    "shutdown_timeout": "not a separate setting; 60 seconds, or hang_timeout where that is more",
-    "moves_per_round": "expected simulations_per_round; a run that began with moves keeps them",
-}
-# Sections with fields that have no flag and no TOML key.
-_WITH_HIDDEN = (NetworkConfig, OptimizerConfig, TrainingConfig, RunConfig)
 
 
-def answer(name: str) -> str:
-    """Why the field `name` has no flag and no TOML key; "" for a name that never had one."""
-    if name in _MOVED:
-        return _MOVED[name]
-    if name in RETIRED:
-        retired = RETIRED[name]
-        return _fixed(retired.value, retired.reason)
-    for section in _WITH_HIDDEN:
-        for entry in dataclasses.fields(section):
-            if entry.name != name:
-                continue
-            if key := entry.metadata["deepspeed_key"]:
-                return f"not a separate setting; expected {key} in a ds_config.json (--deepspeed-config)"
-            if reason := entry.metadata["constant"]:
-                return _fixed(entry.default, reason)
-    return ""
-
-
-def _fixed(value: object, reason: str) -> str:
-    shown = f"{value:g}" if type(value) in (int, float) else str(value).lower()
-    return f"not a setting; fixed at {shown}: {reason}"
-
-
-def answer_to_flag(flag: str) -> str:
-    """The same for a flag, --no-FLAG included."""
-    name = flag.partition("=")[0].removeprefix("--").replace("-", "_")
-    found = answer(name) or answer(name.removeprefix("no_"))
-    return f"{flag_of(name)}: {found}" if found else ""
-
-
-def other_values(saved: Mapping[str, Any]) -> dict[str, object]:
-    """By name of a retired setting, the value of a checkpoint that is not the constant."""
-    found: dict[str, object] = {}
-    for name, retired in RETIRED.items():
-        section = saved.get(retired.section)
-        before = section.get(name, retired.value) if isinstance(section, Mapping) else retired.value
-        if before != retired.value:
-            found[name] = before
-    return found
+def key_of(name: str) -> str:
+    """The key of a ds_config.json that alone sets the field `name`; "" for what has a flag or is unknown."""
+    hidden = {
+        entry.name
+        for section in (OptimizerConfig, TrainingConfig, RunConfig)
+        for entry in dataclasses.fields(section)
+        if not entry.metadata["has_flag"]
+    }
+    paths = [key.path for key in KEYS if name in hidden and name in key.sets.split()]
+    return paths[0] if paths else ""

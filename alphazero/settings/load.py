@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.section import (
     TomlFile,
     flag_fields,
+    flag_of,
     json_ready,
     read_toml,
     refuse_section,
@@ -26,7 +27,7 @@ from alphazero.base.section import (
 from alphazero.games.registry import get_game
 from alphazero.settings.data import DataConfig
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, FileValue, contradiction
-from alphazero.settings.flags import answer
+from alphazero.settings.flags import key_of
 from alphazero.settings.sections import (
     MOST_CHANNELS,
     LossConfig,
@@ -124,39 +125,56 @@ SECTIONS: dict[str, type] = {
 FOREIGN_SECTIONS = ("cluster",)
 
 
-def load_config(source: str, flags: Mapping[str, object], *, is_named: bool = True) -> Config:
-    """Defaults, then the preset or TOML file `source` ("" for none), then `flags` by field name.
+def load_config(
+    source: str,
+    flags: Mapping[str, object],
+    deepspeed: DeepSpeedSettings | None = None,
+    *,
+    is_named: bool = True,
+) -> Config:
+    """Defaults, then the preset or TOML file `source` ("" for none), ds_config.json, `flags` by field name.
 
-    is_named: by the user, and not chosen for the machine. Raises ConfigError naming file, line and key, or
-    the flag, with the value got and the value expected.
+    is_named: `source` is the user's choice, and was not chosen for the machine. Raises ConfigError naming
+    file, line and key, or the flag, with the value got and the value expected; also where a TOML file of the
+    user's contradicts ds_config.json, or the ZeRO stage that results cannot go with options of it.
     """
     file = read_toml(find_config(source)) if source else None
-    sections: dict[str, Any] = {}
-    set_by_file: set[str] = set()
+    is_shipped = file is not None and is_preset(file.path)
+    by_file: dict[str, Any] = {}
+    by_flag: dict[str, Any] = {}
     for name, section in SECTIONS.items():
-        values: dict[str, Any] = {}
+        by_flag |= values_of_flags(section, flags)
         if file is not None and name in file.table:
-            values = _values_in(file, name, section)
-            set_by_file |= values.keys()
-        sections[name] = section(**{**values, **values_of_flags(section, flags)})
+            by_file |= _values_in(file, name, section)
     if file is not None:
         for name in file.table:
             if name not in SECTIONS and name not in FOREIGN_SECTIONS:
                 refuse_section(file, name, SECTIONS)
-    sections["network"] = with_smolgen(sections["network"])
-    known = {entry.name for section in SECTIONS.values() for entry in fields(section)}
-    shipped = file is not None and is_preset(file.path)
-    if shipped and "policy_head" not in flags:
-        sections["network"] = _with_head_of_game(sections["network"])
+    by_user = {} if is_shipped else by_file
+    values = {**by_file, **by_flag}
+    by_json = _taken(deepspeed, values, by_user, by_flag, source) if deepspeed else {}
+    values |= by_json
+    asked = by_user.keys() | by_flag.keys() | by_json.keys()
+    if "learning_rate" in asked and "lr_scaling" not in asked:
+        values["lr_scaling"] = "none"  # presets scale no rate but their own
+    network = with_smolgen(_section(NetworkConfig, values))
+    if is_shipped and "policy_head" not in by_flag:
+        network = _with_head_of_game(network)
     # Not the policy head: existing runs of these presets may have another, and continue with it.
     of_network = {entry.name for entry in fields(NetworkConfig)} - {"policy_head"}
     return Config(
-        **sections,
+        **{name: _section(section, values) for name, section in SECTIONS.items() if name != "network"},
+        network=network,
         preset=file.path.stem if file else "",
-        set_by_file=frozenset() if shipped else frozenset(set_by_file),
-        set_by_flag=frozenset(known & flags.keys()),
-        set_by_preset=frozenset(set_by_file & of_network) if shipped and is_named else frozenset(),
+        set_by_file=frozenset(by_user),
+        set_by_flag=frozenset(by_flag),
+        set_by_json=frozenset(by_json),
+        set_by_preset=frozenset(by_file.keys() & of_network) if is_shipped and is_named else frozenset(),
     )
+
+
+def _section(section: type, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any section
+    return section(**{entry.name: values[entry.name] for entry in fields(section) if entry.name in values})
 
 
 def _with_head_of_game(network: NetworkConfig) -> NetworkConfig:
@@ -180,13 +198,6 @@ def with_smolgen(network: NetworkConfig) -> NetworkConfig:
     return dataclasses.replace(network, smolgen_hidden=units, smolgen_size=units)
 
 
-def with_named_rate(config: Config) -> Config:
-    """`config` with a learning rate that was named unscaled: presets scale no rate but their own."""
-    if "learning_rate" not in config.asked or "lr_scaling" in config.asked:
-        return config
-    return dataclasses.replace(config, optimizer=dataclasses.replace(config.optimizer, lr_scaling="none"))
-
-
 def read_section(source: str, name: str, section: type) -> tuple[object, dict[str, str]] | None:
     """One section of the preset or TOML file `source` as `section`, and file:line of each key it gives.
 
@@ -200,12 +211,12 @@ def read_section(source: str, name: str, section: type) -> tuple[object, dict[st
 
 
 def _values_in(file: TomlFile, name: str, section: type) -> dict[str, Any]:
-    """The values of a section that a file has; ConfigError for a key that is no setting, or no longer one."""
+    """The values of a section that a file has; ConfigError for a key that is no setting of a TOML file."""
     entries = table_of(file, name, file.table[name])
     known = {entry.name for entry in flag_fields(section)}
     for key in entries:
-        if key not in known and (line := answer(key)):
-            raise ConfigError(f"{file.place(name, key)}: {key}: {line}")
+        if key not in known and (in_json := key_of(key)):
+            raise ConfigError(f"{file.place(name, key)}: {key}: expected {in_json} in a ds_config.json")
     return values_of(section, file, name, entries)
 
 
@@ -215,44 +226,56 @@ def to_table(config: Config) -> dict[str, Any]:
 
 
 # A flag that names another optimizer or schedule discards the file's block.
-CHOOSERS = {"optimizer": "optimizer.optimizer", "scheduler": "optimizer.lr_schedule"}
+CHOOSERS = {"optimizer": "optimizer", "scheduler": "lr_schedule"}
 
 
-def merge(config: Config, settings: DeepSpeedSettings) -> Config:
-    """`config` with the values of ds_config.json.
-
-    Raises ConfigError where a TOML file of the user's contradicts it, or the ZeRO stage that results (of a
-    flag, a TOML file or the default) cannot go with options of ds_config.json.
-    """
-    changes: dict[str, dict[str, object]] = {}
-    taken: set[str] = set()
-    for one in _effective(config, settings):
-        section = one.target.partition(".")[0]
-        current = getattr(getattr(config, section), one.name)
-        if one.name in config.set_by_flag:
+def _taken(
+    settings: DeepSpeedSettings,
+    values: Mapping[str, Any],
+    by_user: Mapping[str, Any],
+    by_flag: Mapping[str, Any],
+    source: str,
+) -> dict[str, Any]:
+    """What ds_config.json sets, by field. values: of all files and flags; by_user: of the user's own file."""
+    values = {**{entry.name: entry.default for kind in SECTIONS.values() for entry in fields(kind)}, **values}
+    taken: dict[str, Any] = {}
+    for one in _effective(settings, values, by_flag):
+        if one.name in by_flag:
             continue
-        if one.name in config.set_by_file and one.value != current:
+        if one.name in by_user and one.value != values[one.name]:
             if one.is_default:
                 continue
-            raise _contradicts_file(config, settings, one.name, f"{one.name} = {one.value!r}", current)
-        changes.setdefault(section, {})[one.name] = one.value
-        taken.add(one.name)
-    precision = config.training.precision
-    if precision in settings.precisions_off and "precision" in config.set_by_file - config.set_by_flag:
-        raise _contradicts_file(config, settings, "precision", f"{precision}.enabled = false", precision)
-    sections = {
-        name: dataclasses.replace(getattr(config, name), **values) for name, values in changes.items()
+            raise _contradiction(settings, source, one.name, values, f"{one.name} = {one.value!r}")
+        taken[one.name] = one.value
+    precision = values["precision"]
+    if precision in settings.precisions_off and "precision" in by_user.keys() - by_flag.keys():
+        raise _contradiction(settings, source, "precision", values, f"{precision}.enabled = false")
+    if found := contradiction(settings, taken.get("zero_stage", values["zero_stage"])):
+        key, value, wanted = found
+        raise ConfigError(f"{settings.source}: {key} = {value!r}: {wanted}")
+    return taken
+
+
+def _contradiction(
+    settings: DeepSpeedSettings, source: str, name: str, values: Mapping[str, Any], said: str
+) -> ConfigError:
+    return ConfigError(
+        f"{settings.source}: {said} contradicts {name} = {values[name]!r} of {Path(source).name}; "
+        "expected one of them absent"
+    )
+
+
+def _effective(
+    settings: DeepSpeedSettings, values: Mapping[str, Any], by_flag: Collection[str]
+) -> list[FileValue]:
+    """The last value of each setting, without blocks that a flag discards."""
+    left = {
+        block
+        for block, name in CHOOSERS.items()
+        if name in by_flag and settings.value_of(f"optimizer.{name}") not in (None, values[name])
     }
-    merged = dataclasses.replace(config, **sections, set_by_json=frozenset(taken))
-    if "learning_rate" in taken and "lr_scaling" not in config.set_by_flag | config.set_by_file:
-        # Its rate is meant for its own batch.
-        merged = dataclasses.replace(
-            merged, optimizer=dataclasses.replace(merged.optimizer, lr_scaling="none")
-        )
-    found = contradiction(settings, merged.training.zero_stage)
-    if found is not None:
-        raise ConfigError(f"{settings.source}: {found.path} = {found.value!r}: {found.wanted}")
-    return merged
+    last = {one.target: one for one in settings.values if one.path.partition(".")[0] not in left}
+    return list(last.values())
 
 
 def places(settings: DeepSpeedSettings) -> dict[str, str]:
@@ -261,58 +284,26 @@ def places(settings: DeepSpeedSettings) -> dict[str, str]:
 
 
 def decided(config: Config, settings: DeepSpeedSettings) -> list[str]:
-    """Lines to print: what a ds_config.json decided, what it did not, what DeepSpeed gets, what is ignored.
-
-    config: as `merge` gave it.
-    """
+    """Lines to print: what a ds_config.json decided and what not, what DeepSpeed gets, what is ignored."""
+    values = {name: value for section in SECTIONS for name, value in vars(getattr(config, section)).items()}
     lines = []
-    used = [one for one in _effective(config, settings) if one.name in config.set_by_json]
+    used = [one for one in _effective(settings, values, config.set_by_flag) if one.name in config.set_by_json]
     if used:
         lines.append(f"{settings.source}: {', '.join(f'{one.name} {_shown(one.value)}' for one in used)}")
-    beaten = [one for one in settings.values if one not in used and not one.is_default]
-    beaten = [one for one in beaten if _value(config, one) != one.value]
-    overridden = dict.fromkeys(f"{one.path} {_shown(one.value)} ({_by_whom(config, one)})" for one in beaten)
-    if overridden:
-        lines.append(f"{settings.source}: not taken: {', '.join(overridden)}")
+    beaten = {}
+    for one in settings.values:
+        if one in used or one.is_default or values[one.name] == one.value:
+            continue
+        by, chooser = f"{one.name} {_shown(values[one.name])}", CHOOSERS.get(one.path.partition(".")[0], "")
+        if one.name in config.set_by_flag:
+            by = f"{flag_of(one.name)} {_shown(values[one.name])}"
+        elif chooser in config.set_by_flag:
+            by = f"{flag_of(chooser)} {values[chooser]}"
+        beaten[f"{one.path} {_shown(one.value)} ({by})"] = one
+    if beaten:
+        lines.append(f"{settings.source}: not taken: {', '.join(beaten)}")
     stage = config.training.zero_stage
     return [*lines, *filter(None, [settings.passed_on_line(stage), settings.ignored_line(stage)])]
-
-
-def _by_whom(config: Config, one: FileValue) -> str:
-    flag = f"--{one.name.replace('_', '-')}"
-    if one.name in config.set_by_flag:
-        return f"{flag} {_shown(_value(config, one))}"
-    chooser = CHOOSERS.get(one.path.partition(".")[0], "")
-    name = chooser.partition(".")[2]
-    if name in config.set_by_flag:
-        return f"--{name.replace('_', '-')} {getattr(config.optimizer, name)}"
-    return f"{one.name} {_shown(_value(config, one))}"
-
-
-def _value(config: Config, one: FileValue) -> object:
-    return getattr(getattr(config, one.target.partition(".")[0]), one.name)
-
-
-def _effective(config: Config, settings: DeepSpeedSettings) -> Iterable[FileValue]:
-    """The last value of each setting, without blocks that a flag discards."""
-    left = {block for block, target in CHOOSERS.items() if _is_left(config, settings, target)}
-    last = {one.target: one for one in settings.values if one.path.partition(".")[0] not in left}
-    return last.values()
-
-
-def _is_left(config: Config, settings: DeepSpeedSettings, target: str) -> bool:
-    section, _, name = target.partition(".")
-    value = settings.value_of(target)
-    return name in config.set_by_flag and value not in (None, getattr(getattr(config, section), name))
-
-
-def _contradicts_file(
-    config: Config, settings: DeepSpeedSettings, name: str, value: str, current: object
-) -> ConfigError:
-    return ConfigError(
-        f"{settings.source}: {value} contradicts {name} = {current!r} of {config.preset}.toml; "
-        "expected one of them absent"
-    )
 
 
 def _shown(value: object) -> str:

@@ -15,7 +15,6 @@ from alphazero.base.section import Scope, checked, flag_of, json_ready, scope_of
 from alphazero.base.text import escaped, quoted
 from alphazero.games.outside.names import class_of, version_now
 from alphazero.settings.data import SampleFilters
-from alphazero.settings.flags import RETIRED, other_values
 from alphazero.settings.load import SECTIONS, Config
 from alphazero.settings.sections import AUTO
 
@@ -77,11 +76,8 @@ WAYS_ON = "the same, or --fresh-start"
 WAYS_FROM_OTHERS = "the same (a run continues from its own weights), or --fresh-start"
 
 
-def require_same_run(run: Path, step: int, saved: Mapping[str, Any], changes: Iterable[Change]) -> None:
-    """Raise CheckpointError where `changes` of a checkpoint's settings `saved` would make it another run."""
-    for name, old in other_values(saved).items():
-        if RETIRED[name].is_exact:
-            require_same(run, step, name, old, RETIRED[name].value, "--fresh-start (it is a constant)")
+def require_same_run(run: Path, step: int, changes: Iterable[Change]) -> None:
+    """Raise CheckpointError where `changes` of a checkpoint's settings would make it another run."""
     for change in changes:
         if change.scope is Scope.RUN:
             of_network = change.section == "network"
@@ -148,7 +144,7 @@ def kept_settings(saved: Mapping[str, Any], saved_micro_batch_size: int, config:
         changes += [
             Change(name, key, json_ready(getattr(current, key)), json_ready(value))
             for key, value in values.items()
-            if getattr(current, key) != value
+            if getattr(current, key) != value and not _is_open(key, config)
         ]
         sections[name] = dataclasses.replace(current, **values)
     return Kept(dataclasses.replace(config, **sections), tuple(changes))
@@ -201,3 +197,9 @@ def _follows_another(key: str, config: Config) -> bool:
     if key == "precision":
         return config.training.precision == "auto"
     return key == "lr_scaling" and "learning_rate" in config.asked
+
+
+def _is_open(key: str, config: Config) -> bool:
+    """True for lanes and budget in place of `auto`: the checkpoint's are no change to list."""
+    is_of_rounds = key in ("lanes", "simulations_per_round")
+    return is_of_rounds and (getattr(config.self_play, key) == 0 or key in config.set_by_game)

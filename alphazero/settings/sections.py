@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from alphazero.base.section import MOST_RATE, MOST_SEED, MOST_STEPS, Scope, setting
+from alphazero.base.section import MOST_SEED, Scope, rate, setting, share, step_count
 from alphazero.games.outside.solvers import EXACT, SOLVER_HELP, read_solver
 from alphazero.games.registry import game_names, read_game
 
@@ -31,9 +31,7 @@ class OptimizerConfig:
         scope=Scope.RUN,
         is_common=True,
     )
-    learning_rate: float = setting(
-        0.001, "peak learning rate", minimum=0, maximum=MOST_RATE, aliases=("lr",), is_common=True
-    )
+    learning_rate: float = rate(0.001, "peak learning rate", aliases=("lr",), is_common=True)
     lr_scaling: str = setting(
         "none",
         "how the learning rate grows with the batch size, relative to 1024 positions",
@@ -46,126 +44,59 @@ class OptimizerConfig:
         choices=("constant", "step", "cosine", *DEEPSPEED_SCHEDULES),
         is_common=True,
     )
-    lr_milestones: tuple[int, ...] = setting(
-        (), "step schedule: steps at which the rate is multiplied by 0.1", minimum=0, maximum=MOST_STEPS
+    lr_milestones: tuple[int, ...] = step_count(
+        (), "step schedule: steps at which the rate is multiplied by 0.1"
     )
-    lr_final_share: float = setting(
-        0.01,
-        "cosine, warmup_cosine_lr: last rate as a share of the peak rate",
-        minimum=0,
-        maximum=1,
-        deepspeed_key="scheduler.params.cos_min_ratio",
+    lr_final_share: float = share(
+        0.01, "cosine, warmup_cosine_lr: last rate as a share of the peak rate", has_flag=False
     )
-    lr_total_steps: int = setting(
+    lr_total_steps: int = step_count(
         0,
         "warmup_decay_lr, warmup_cosine_lr: steps until the last rate; 0 for the steps of the run",
-        minimum=0,
-        maximum=MOST_STEPS,
-        deepspeed_key="scheduler.params.total_num_steps",
+        has_flag=False,
     )
-    warmup_steps: int = setting(100, "steps of warm-up", minimum=0, maximum=MOST_STEPS, is_common=True)
+    warmup_steps: int = step_count(100, "steps of warm-up", is_common=True)
     warmup_type: str = setting(
         "log",
         "DeepSpeed's schedulers: whether the warm-up grows with the logarithm of the step or linearly",
         choices=("log", "linear"),
-        deepspeed_key="scheduler.params.warmup_type",
+        has_flag=False,
     )
-    warmup_min_lr: float = setting(
-        0.0,
-        "warmup_lr, warmup_decay_lr: rate that the warm-up begins at",
-        minimum=0,
-        maximum=MOST_RATE,
-        deepspeed_key="scheduler.params.warmup_min_lr",
+    warmup_min_lr: float = rate(
+        0.0, "warmup_lr, warmup_decay_lr: rate that the warm-up begins at", has_flag=False
     )
-    warmup_min_share: float = setting(
-        0.0,
-        "warmup_cosine_lr: that rate as a share of the peak rate",
-        minimum=0,
-        maximum=1,
-        deepspeed_key="scheduler.params.warmup_min_ratio",
+    warmup_min_share: float = share(
+        0.0, "warmup_cosine_lr: that rate as a share of the peak rate", has_flag=False
     )
-    cycle_min_lr: float = setting(
-        0.0,
-        "one_cycle: rate at both ends of the cycle",
-        minimum=0,
-        maximum=MOST_RATE,
-        deepspeed_key="scheduler.params.cycle_min_lr",
+    cycle_min_lr: float = rate(0.0, "one_cycle: rate at both ends of the cycle", has_flag=False)
+    cycle_first_steps: int = step_count(
+        2000, "one_cycle: steps up to the peak rate", has_flag=False, minimum=1
     )
-    cycle_first_steps: int = setting(
-        2000,
-        "one_cycle: steps up to the peak rate",
-        minimum=1,
-        maximum=MOST_STEPS,
-        deepspeed_key="scheduler.params.cycle_first_step_size",
-    )
-    cycle_second_steps: int = setting(
-        2000,
-        "one_cycle: steps back down to cycle_min_lr",
-        minimum=0,
-        maximum=MOST_STEPS,
-        deepspeed_key="scheduler.params.cycle_second_step_size",
-    )
-    cycle_decay_rate: float = setting(
+    cycle_second_steps: int = step_count(2000, "one_cycle: steps back down to cycle_min_lr", has_flag=False)
+    cycle_decay_rate: float = rate(
         0.0,
         "one_cycle: after the cycle the rate is cycle_min_lr / (1 + this for each cycle_decay_steps)",
-        minimum=0,
-        maximum=MOST_RATE,
-        deepspeed_key="scheduler.params.decay_lr_rate",
+        has_flag=False,
     )
-    cycle_decay_steps: int = setting(
-        0,
-        "one_cycle: steps of this decay; 0 for none",
-        minimum=0,
-        maximum=MOST_STEPS,
-        deepspeed_key="scheduler.params.decay_step_size",
+    cycle_decay_steps: int = step_count(0, "one_cycle: steps of this decay; 0 for none", has_flag=False)
+    weight_decay: float = rate(1e-4, "weight decay; biases and BatchNorm have none", is_common=True)
+    momentum: float = share(0.9, "momentum of sgd", has_flag=False)
+    nesterov: bool = setting(True, "sgd: Nesterov's momentum", has_flag=False)
+    muon_learning_rate: float = rate(
+        0.02, "muon: peak learning rate of the body's matrices, with the schedule of learning_rate"
     )
-    weight_decay: float = setting(
-        1e-4, "weight decay; biases and BatchNorm have none", minimum=0, maximum=MOST_RATE, is_common=True
-    )
-    momentum: float = setting(
-        0.9, "momentum of sgd", minimum=0, maximum=1, deepspeed_key="optimizer.params.momentum"
-    )
-    nesterov: bool = setting(True, "sgd: Nesterov's momentum", deepspeed_key="optimizer.params.nesterov")
-    muon_learning_rate: float = setting(
-        0.02,
-        "muon: peak learning rate of the body's matrices, with the schedule of learning_rate",
-        minimum=0,
-        maximum=MOST_RATE,
-    )
-    muon_momentum: float = setting(
-        0.95, "muon: momentum", minimum=0, maximum=1, deepspeed_key="optimizer.params.momentum"
-    )
-    adam_beta1: float = setting(
-        0.9,
-        "adam, adamw, muon: decay rate of the first moment",
-        minimum=0,
-        maximum=1,
-        deepspeed_key="optimizer.params.betas",
-    )
-    adam_beta2: float = setting(
-        0.999,
-        "adam, adamw, muon: decay rate of the second moment",
-        minimum=0,
-        maximum=1,
-        deepspeed_key="optimizer.params.betas",
-    )
-    adam_eps: float = setting(
-        1e-8,
-        "adam, adamw: added to the root of the second moment",
-        minimum=0,
-        maximum=1,
-        deepspeed_key="optimizer.params.eps",
-    )
+    muon_momentum: float = share(0.95, "muon: momentum", has_flag=False)
+    adam_beta1: float = share(0.9, "adam, adamw, muon: decay rate of the first moment", has_flag=False)
+    adam_beta2: float = share(0.999, "adam, adamw, muon: decay rate of the second moment", has_flag=False)
+    adam_eps: float = share(1e-8, "adam, adamw: added to the root of the second moment", has_flag=False)
     adam_bias_correction: bool = setting(
-        True,
-        "adam, adamw: make up for the moments' beginning at zero in the first steps",
-        deepspeed_key="optimizer.params.bias_correction",
+        True, "adam, adamw: make up for the moments' beginning at zero in the first steps", has_flag=False
     )
     clip_gradients: float = setting(
         10.0,
         "largest norm of the gradient; a longer one is shortened to it, 0 turns this off",
         minimum=0,
-        deepspeed_key="gradient_clipping",
+        has_flag=False,
     )
 
 
@@ -180,11 +111,8 @@ def size(default: int, help_text: str, minimum: int = 1, **more: Any) -> Any:  #
     return setting(default, help_text, minimum=minimum, maximum=MOST_CHANNELS, **{"scope": Scope.RUN, **more})
 
 
-# A new network has these sizes and kinds, so that it can be exported; older weights and lc0's own may differ.
-AS_GIVEN: Mapping[str, Any] = {
-    "constant": "as lc0 has it; given weights, and runs that have another, keep theirs",
-    "scope": Scope.RUN,
-}
+# A new network has lc0's sizes and kinds, so that it can be exported; given weights may have others.
+AS_GIVEN: Mapping[str, Any] = {"has_flag": False, "scope": Scope.RUN}
 
 
 @dataclass(frozen=True)
@@ -219,9 +147,7 @@ class NetworkConfig:
         0,
     )
     se_ratio: int = size(
-        0,
-        "squeeze-excitation: the tower's channels divided by the units of the squeeze; 0 turns it off",
-        0,
+        0, "squeeze-excitation: the tower's channels divided by the units of the squeeze; 0 turns it off", 0
     )
     policy_head: str = setting(
         "convolution",
@@ -265,13 +191,17 @@ class NetworkConfig:
 
 @dataclass(frozen=True)
 class LossConfig:
-    """Weights of the terms of the loss."""
+    """Weights of the terms of the loss in training; what is measured on known games has no such weights."""
 
-    value_weight: float = setting(1.0, "weight of the value loss", minimum=0)
+    value_weight: float = setting(1.0, "weight of the value loss", minimum=0, of_training=True)
 
 
 # --micro-batch-size auto
 AUTO = -1
+# Largest micro-batch chosen unasked. CPU: the activations of a small tower stay near the caches.
+# CUDA: 20x256 in bf16 keeps about 4 MB of activations per position, 8,192 of them half of an 80 GB device; a
+# smaller one is found by trying.
+LARGEST_MICRO_BATCH = {"cpu": 256, "cuda": 8192}
 
 
 @dataclass(frozen=True)
@@ -303,7 +233,7 @@ class TrainingConfig:
         minimum=0,
         maximum=MOST_POSITIONS,
         scope=Scope.START,
-        deepspeed_key="gradient_accumulation_steps",
+        has_flag=False,
     )
     host_weights: tuple[str, ...] = setting(
         (),
@@ -311,9 +241,7 @@ class TrainingConfig:
         pattern=r"[^=\s]+=([0-9]{1,6}(\.[0-9]{0,6})?|\.[0-9]{1,6})",
         expected="HOST=WEIGHT, as gpu-node-1=2",
     )
-    steps: int = setting(
-        0, "steps of the run; 0 counts epochs instead", minimum=0, maximum=MOST_STEPS, is_common=True
-    )
+    steps: int = step_count(0, "steps of the run; 0 counts epochs instead", is_common=True)
     epochs: float = setting(
         1.0, "passes over the data when steps is 0", minimum=0, maximum=1e6, is_common=True
     )
@@ -326,45 +254,29 @@ class TrainingConfig:
         is_common=True,
     )
     loss_scale: float = setting(
-        65536.0,
-        "fp16: first value of the dynamic loss scale",
-        minimum=1,
-        maximum=2.0**32,
-        deepspeed_key="fp16.initial_scale_power",
+        65536.0, "fp16: first value of the dynamic loss scale", minimum=1, maximum=2.0**32, has_flag=False
     )
-    loss_scale_window: int = setting(
-        1000,
-        "fp16: steps without overflow after which the loss scale doubles",
-        minimum=1,
-        maximum=MOST_STEPS,
-        deepspeed_key="fp16.loss_scale_window",
+    loss_scale_window: int = step_count(
+        1000, "fp16: steps without overflow after which the loss scale doubles", has_flag=False, minimum=1
     )
     loss_scale_minimum: float = setting(
-        1.0,
-        "fp16: the dynamic loss scale does not go below it",
-        minimum=1,
-        maximum=2.0**24,
-        deepspeed_key="fp16.min_loss_scale",
+        1.0, "fp16: the dynamic loss scale does not go below it", minimum=1, maximum=2.0**24, has_flag=False
     )
-    loss_scale_hysteresis: int = setting(
-        1,
-        "fp16: overflows at which the loss scale halves",
-        minimum=1,
-        maximum=MOST_STEPS,
-        deepspeed_key="fp16.hysteresis",
+    loss_scale_hysteresis: int = step_count(
+        1, "fp16: overflows at which the loss scale halves", has_flag=False, minimum=1
     )
     loss_scale_consecutive: bool = setting(
         False,
         "fp16: a step without overflow restarts the count of these overflows; otherwise only a loss scale "
         "that doubles does",
-        deepspeed_key="fp16.consecutive_hysteresis",
+        has_flag=False,
     )
     fixed_loss_scale: float = setting(
         0.0,
         "fp16: a loss scale that never moves; 0 for the dynamic one",
         minimum=0,
         maximum=2.0**24,
-        deepspeed_key="fp16.loss_scale",
+        has_flag=False,
     )
     tf32: bool = setting(True, "compute fp32 products in TF32 where the GPU has it")
     compile: bool = setting(False, "compile the network with torch.compile", is_common=True)
@@ -379,12 +291,10 @@ class TrainingConfig:
     )
     deterministic: bool = setting(False, "use only operations that give the same bits every time")
     zero_stage: int = setting(0, "DeepSpeed ZeRO stage", minimum=0, maximum=3, is_common=True)
-    ema_decay: float = setting(
+    ema_decay: float = share(
         0.0,
         "decay of the exponential moving average (EMA) of the weights, which is then what is validated and "
         "saved for play; 0 keeps no average",
-        minimum=0,
-        maximum=1,
         is_common=True,
     )
     init_weights: str = setting(
@@ -409,31 +319,19 @@ class TrainingConfig:
         scope=Scope.REPORTING,
         is_common=True,
     )
-    keep_checkpoints: int = setting(
-        3,
-        "newest checkpoints to keep; the best ones are kept besides",
-        minimum=1,
-        maximum=MOST_STEPS,
-        scope=Scope.REPORTING,
+    keep_checkpoints: int = step_count(
+        3, "newest checkpoints to keep; the best ones are kept besides", scope=Scope.REPORTING, minimum=1
     )
-    max_skipped_steps: int = setting(
+    max_skipped_steps: int = step_count(
         10,
         "steps in a row without finite gradients before the run goes back to its last checkpoint",
         minimum=1,
-        maximum=MOST_STEPS,
     )
-    validation_interval: int = setting(
-        500, "steps between validations; 0 turns them off", minimum=0, maximum=MOST_STEPS, is_common=True
-    )
-    validation_positions: int = setting(8192, "positions per validation", minimum=1, maximum=MOST_STEPS)
+    validation_interval: int = step_count(500, "steps between validations; 0 turns them off", is_common=True)
+    validation_positions: int = step_count(8192, "positions per validation", minimum=1)
     solver: str = setting("", SOLVER_HELP, choices=(EXACT,), reads=read_solver, is_common=True)
-    log_interval: int = setting(
-        10,
-        "steps between log lines and TensorBoard points",
-        minimum=1,
-        maximum=MOST_STEPS,
-        scope=Scope.REPORTING,
-        is_common=True,
+    log_interval: int = step_count(
+        10, "steps between log lines and TensorBoard points", scope=Scope.REPORTING, is_common=True, minimum=1
     )
 
 
@@ -462,17 +360,12 @@ class RunConfig:
     wandb: bool = setting(
         False, "log to Weights & Biases as well (pip install wandb)", scope=Scope.NODE, is_common=True
     )
-    wandb_project: str = setting(
-        "alphazero", "project of Weights & Biases", scope=Scope.NODE, deepspeed_key="wandb.project"
-    )
+    wandb_project: str = setting("alphazero", "project of Weights & Biases", scope=Scope.NODE, has_flag=False)
     wandb_team: str = setting(
-        "",
-        "team of Weights & Biases; your own account if empty",
-        scope=Scope.NODE,
-        deepspeed_key="wandb.team",
+        "", "team of Weights & Biases; your own account if empty", scope=Scope.NODE, has_flag=False
     )
     wandb_group: str = setting(
-        "", "group of runs of Weights & Biases; none if empty", scope=Scope.NODE, deepspeed_key="wandb.group"
+        "", "group of runs of Weights & Biases; none if empty", scope=Scope.NODE, has_flag=False
     )
     mute: tuple[str, ...] = setting((), "alarms that are not printed (docs/health.md)", choices=ALARMS)
     log_format: str = setting(

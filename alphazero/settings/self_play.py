@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from alphazero.base.section import MOST_STEPS, setting
+from alphazero.base.section import setting, share, step_count
 
 # Bounds: far above every sensible value, so that a slip of the keyboard is one line at once.
 MOST_UNITS = 65_536  # positions per evaluation, moves of a position
@@ -43,9 +43,7 @@ class SearchConfig:
         "puct: first-play urgency (the value of a move not yet visited) below the parent's value",
         minimum=0,
     )
-    noise_epsilon: float = setting(
-        0.25, "puct: share of Dirichlet noise in the root's priors", minimum=0, maximum=1
-    )
+    noise_epsilon: float = share(0.25, "puct: share of Dirichlet noise in the root's priors")
     dirichlet_alpha: float = setting(0.3, "puct: shape of that noise", minimum=1e-6)
     forced_playouts: float = setting(0.0, "puct: KataGo's k of forced playouts; 0 turns them off", minimum=0)
 
@@ -62,25 +60,30 @@ class SelfPlayConfig:
         "learn from given games (supervised), from self-play, or from both (mixed)",
         choices=("supervised", "selfplay", "mixed"),
         is_common=True,
+        of_training=True,
     )
-    generations: int = setting(
+    generations: int = step_count(
         100,
         "generations of games; each is played with the newest weights",
-        minimum=1,
-        maximum=MOST_STEPS,
         is_common=True,
+        of_training=True,
+        minimum=1,
     )
-    steps_per_generation: int = setting(
-        100, "training steps after each generation", minimum=1, maximum=MOST_STEPS
+    steps_per_generation: int = step_count(
+        100, "training steps after each generation", of_training=True, minimum=1
     )
-    pretraining_steps: int = setting(
-        0, "mixed: steps on the given games before the first generation", minimum=0, maximum=MOST_STEPS
+    pretraining_steps: int = step_count(
+        0, "mixed: steps on the given games before the first generation", of_training=True
     )
-    historical_share: float = setting(
-        0.25, "mixed: share of the given games in each batch afterwards", minimum=0, maximum=1
+    historical_share: float = share(
+        0.25, "mixed: share of the given games in each batch afterwards", of_training=True
     )
     reuse: float = setting(
-        4.0, "how often a new position is trained on at most, on average", minimum=0.01, maximum=1e6
+        4.0,
+        "how often a new position is trained on at most, on average",
+        minimum=0.01,
+        maximum=1e6,
+        of_training=True,
     )
     lanes: int = setting(
         0,
@@ -99,14 +102,11 @@ class SelfPlayConfig:
         minimum=0,
         maximum=MOST_BUDGET,
         words={"auto": 0},
+        of_training=True,
     )
-    # Runs that began before simulations_per_round play rounds of so many moves, as `alphazero selfplay` does.
+    # `alphazero selfplay` plays rounds of so many moves.
     moves_per_round: int = setting(
-        16,
-        "moves of a round where simulations_per_round is 0",
-        minimum=1,
-        maximum=MOST_PLIES,
-        constant="rounds have a budget of simulations",
+        16, "moves of a round where simulations_per_round is 0", minimum=1, maximum=MOST_PLIES, has_flag=False
     )
     evaluation_batch: int = setting(
         64, "positions per evaluation of the network in self-play", minimum=1, maximum=MOST_UNITS
@@ -116,6 +116,7 @@ class SelfPlayConfig:
         "arithmetic of the network in self-play; training takes that of training; auto takes int8 on a CPU, "
         "elsewhere that of training",
         choices=("auto", "training", "fp32", "bf16", "fp16", "int8"),
+        of_training=True,
     )
     evaluation_cache: int = setting(
         256,
@@ -124,11 +125,8 @@ class SelfPlayConfig:
         minimum=0,
         maximum=MOST_MEBIBYTES,
     )
-    full_search_share: float = setting(
-        1.0,
-        "share of moves with a full search; the others get a quick one and are not trained on",
-        minimum=0,
-        maximum=1,
+    full_search_share: float = share(
+        1.0, "share of moves with a full search; the others get a quick one and are not trained on"
     )
     fast_simulations: int = setting(100, "simulations of a quick search", minimum=1, maximum=MOST_SIMULATIONS)
     temperature: float = setting(
@@ -140,14 +138,9 @@ class SelfPlayConfig:
     opening_plies: int = setting(
         0, "most random moves that a game begins with", minimum=0, maximum=MOST_PLIES
     )
-    resign_threshold: float = setting(
-        0.0, "a side resigns when its value is below minus this; 0 never resigns", minimum=0, maximum=1
-    )
-    resign_playthrough: float = setting(
-        0.1,
-        "share of games played to the end without resignation, to measure wrong resignations",
-        minimum=0,
-        maximum=1,
+    resign_threshold: float = share(0.0, "a side resigns when its value is below minus this; 0 never resigns")
+    resign_playthrough: float = share(
+        0.1, "share of games played to the end without resignation, to measure wrong resignations"
     )
     syzygy: str = setting(
         "",
@@ -163,15 +156,16 @@ class SelfPlayConfig:
         "0 replaces them always",
         minimum=0,
         maximum=MOST_GAMES,
+        of_training=True,
     )
-    gate_score: float = setting(
-        0.55, "share of the points that the new weights need in these games", minimum=0, maximum=1
+    gate_score: float = share(
+        0.55, "share of the points that the new weights need in these games", of_training=True
     )
-    value_q_ratio: float = setting(
-        0.0, "share of the search's value in the value target; the rest is the result", minimum=0, maximum=1
+    value_q_ratio: float = share(
+        0.0, "share of the search's value in the value target; the rest is the result", of_training=True
     )
     window_minimum: int = setting(
-        10_000, "positions of the smallest training window", minimum=1, maximum=10**12
+        10_000, "positions of the smallest training window", minimum=1, maximum=10**12, of_training=True
     )
 
 
@@ -184,9 +178,19 @@ LEAST_LANES = 256
 SEARCHES_PER_ROUND = 24
 
 
-def settled(
-    self_play: SelfPlayConfig, search: SearchConfig, batch_size: int, num_ranks: int
-) -> SelfPlayConfig:
+@dataclass(frozen=True)
+class Rounds:
+    """What a run plays its games in, over all ranks: lanes, and simulations of a round (0: by moves)."""
+
+    lanes: int
+    simulations_per_round: int
+
+    def of(self, self_play: SelfPlayConfig) -> SelfPlayConfig:
+        """The settings with these in place of auto."""
+        return replace(self_play, lanes=self.lanes, simulations_per_round=self.simulations_per_round)
+
+
+def settled(self_play: SelfPlayConfig, search: SearchConfig, batch_size: int, num_ranks: int) -> Rounds:
     """Lanes and a budget of simulations in place of auto, for a run that begins on so many ranks.
 
     batch_size: of training. Later starts of the run keep them, whatever their number of ranks.
@@ -200,14 +204,18 @@ def settled(
     # A round longer than a generation would play more games than --reuse asks for.
     of_generation = math.ceil(positions * per_position / lanes)
     budget = min(SEARCHES_PER_ROUND * search.simulations, max(search.simulations, of_generation))
-    return replace(self_play, lanes=lanes, simulations_per_round=self_play.simulations_per_round or budget)
+    return Rounds(lanes, self_play.simulations_per_round or budget)
 
 
-def as_begun(self_play: SelfPlayConfig, saved: Mapping[str, object]) -> SelfPlayConfig:
-    """Lanes and a budget in place of auto where the run has some; saved: this section in its checkpoint."""
-    lanes, budget = (saved.get(name) for name in ("lanes", "simulations_per_round"))
-    return replace(
-        self_play,
-        lanes=self_play.lanes or (lanes if isinstance(lanes, int) else 0),
-        simulations_per_round=self_play.simulations_per_round or (budget if isinstance(budget, int) else 0),
-    )
+def as_begun(self_play: SelfPlayConfig, asked: Collection[str], saved: Mapping[str, object]) -> Rounds:
+    """Those of a run that continues: what is asked for, but for auto, else those it began with.
+
+    asked: names of settings. saved: this section in its checkpoint.
+    """
+
+    def number(name: str) -> int:
+        value = getattr(self_play, name) if name in asked else 0
+        begun = saved.get(name)
+        return int(value or (begun if isinstance(begun, int) else 0))
+
+    return Rounds(number("lanes"), number("simulations_per_round"))

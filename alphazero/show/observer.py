@@ -13,7 +13,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -159,26 +159,28 @@ def read_host(directory: Path) -> dict[str, float | None]:
 
 @dataclass(frozen=True)
 class _Interval:
-    """An interval as all ranks saw it. busy: the share in which GPUs computed, None where it is not known."""
+    """An interval as all ranks saw it. watched_s: in which GPUs were read; busy_s: and computed."""
 
     seconds: float
     amount: float
-    busy: float | None
+    watched_s: float
+    busy_s: float
     seconds_RP: Seconds
     passes_R: npt.NDArray[np.int64]
+
+    @property
+    def busy(self) -> float | None:
+        """The share of the time in which GPUs computed, None where it is not known."""
+        return self.busy_s / self.watched_s if self.watched_s else None
 
     @property
     def shares(self) -> JobShares | None:
         """What the time went into."""
         return job_shares(self.seconds_RP, None if self.busy is None else 1.0 - self.busy)
 
-    def then(self, other: _Interval) -> _Interval:
+    def then(self, later: _Interval) -> _Interval:
         """Both as one."""
-        seconds, busy = self.seconds + other.seconds, None
-        if self.busy is not None and other.busy is not None:
-            busy = (self.busy * self.seconds + other.busy * other.seconds) / seconds
-        amount, seconds_RP = self.amount + other.amount, self.seconds_RP + other.seconds_RP
-        return _Interval(seconds, amount, busy, seconds_RP, self.passes_R + other.passes_R)
+        return _Interval(*(getattr(self, one.name) + getattr(later, one.name) for one in fields(self)))
 
 
 class Observer:
@@ -250,7 +252,8 @@ class Observer:
         seconds_RP = np.array([one["parts"] for one in ranks])
         if busy is not None and self._gradients_look_busy and (shares := job_shares(seconds_RP)):
             busy = max(0.0, busy - shares.gradients)
-        interval = _Interval(seconds, amount, busy, seconds_RP, np.array([one["passes"] for one in ranks]))
+        watched_s, passes_R = 0.0 if busy is None else seconds, np.array([one["passes"] for one in ranks])
+        interval = _Interval(seconds, amount, watched_s, watched_s * (busy or 0.0), seconds_RP, passes_R)
         self._judge(work, interval, [ranks[first]["host"] for first in self._first_ranks])
         figures, words = {"gpu": of_gpus}, [] if busy is None else [f"GPUs busy {busy:.0%}"]
         if shares := interval.shares:

@@ -1,6 +1,8 @@
 """Text for people."""
 
-from alphazero.base.text import counted, near_match, one_of, quoted, reason, shortened, table
+import pytest
+
+from alphazero.base.text import counted, exit_text, near_match, one_of, quoted, reason, shortened, table
 
 
 def test_nouns_are_counted():
@@ -46,3 +48,15 @@ def test_a_text_from_outside_stays_on_one_line():
     assert shortened("a key\nwith\x1b[31m colours\udc80") == "a key\\nwith\\x1b[31m colours\\udc80"
     assert shortened("naïve") == "naïve"
     assert shortened("z" * 500).endswith("... (500 characters)")
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "text"),
+    [
+        (7, "ended with exit status 7"),
+        (-9, "was killed by SIGKILL: perhaps out of memory, see dmesg"),
+        (-40, "was killed by signal 40"),  # a real-time signal has no name
+    ],
+)
+def test_the_end_of_a_process_in_words(exit_code: int, text: str):
+    assert exit_text(exit_code) == text

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from alphazero.games.random_positions import leaves_of, random_lines
+from alphazero.games.lines import leaves_of, random_lines
 from alphazero.play.selfplay import Played, new_lane
 from benchmarks import fill
 from benchmarks.fill import Ages, MadeUpNetwork, times

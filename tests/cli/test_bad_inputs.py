@@ -90,7 +90,7 @@ TABLE = [
         ["train", "--deepspeed_config", "{batch_json}"],
         ["train_batch_size = 64.5", "whole number"],
     ),
-    ("ds_config stage", ["train", "--deepspeed_config", "{stage_json}"], ["stage = 7", "0, 1, 2 or 3"]),
+    ("ds_config stage", ["train", "--deepspeed_config", "{stage_json}"], ["stage = 7", "from 0 to 3"]),
     ("no such data", ["train", "--data", "{tmp}/none.pgn"], ["none.pgn", "no such file"]),
     ("data without a game", ["train", "--data", "{text}"], ["text.pgn"]),
     ("micro-batch does not divide", ["train", "--micro-batch-size", "33"], ["33", "256"]),

@@ -122,8 +122,8 @@ def test_the_table_says_what_was_left_out(files, capsys: pytest.CaptureFixture[s
         ),
         (["--weights", "net0", "--data", "one", "--positions", "0"], "'0': expected a whole number from 1"),
         (["--weights", "net0", "--data", "one", "--seed", "-1"], "'-1': expected a whole number"),
-        (["--weights", "net0", "--solved", "--positions", "9"], "--positions: only with --data"),
-        (["--weights", "net0", "--solved", "--seed", "0"], "--seed: only with --data"),
+        (["--weights", "net0", "--solved", "--positions", "9"], "--positions: not with --solved"),
+        (["--weights", "net0", "--solved", "--seed", "0"], "--seed: not with --solved"),
         (["--weights", "net0"], "expected --data PATH... with known games, or --solved"),
     ],
 )

@@ -12,7 +12,7 @@ from alphazero.cli.main import main
 from alphazero.games.outside.use import rules_of
 from alphazero.games.registry import get_spec, make_line, read_game
 from alphazero.measure.truth.outside import reachable_positions
-from alphazero.measure.truth.solved_positions import SolvedPlayer
+from alphazero.measure.truth.positions import SolvedPlayer
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights
 from alphazero.settings.sections import NetworkConfig
@@ -56,12 +56,12 @@ def test_errors_in_every_position_are_those_that_plain_search_finds(tmp_path: Pa
         errors += values[move] < max(values.values())
     figures = evaluated(capsys, str(tmp_path / "w.pt"), "--solver", "exact", "--simulations", "400")
     (of_network,) = figures["networks"]
-    alone = of_network["players"]["network alone"]
-    assert (figures["positions"], figures["positions_with_errors"]) == (len(found), asked)
-    assert 0 < alone["errors"] == errors and alone["move_error"] == errors / asked
+    (row,) = of_network["sets"]
+    assert (figures["positions"], figures["is_all"], row["positions"]) == (len(found), True, asked)
+    assert 0 < row["errors"]["network alone"] == errors
     # Nim of six objects is searched to its end, with and without proofs.
-    assert of_network["players"]["400 simulations, proofs"]["errors"] == 0
-    assert of_network["players"]["400 simulations"]["errors"] <= errors
+    assert row["errors"]["400 simulations, proofs"] == 0
+    assert row["errors"]["400 simulations"] <= errors
 
 
 def test_a_number_of_positions_is_drawn_by_a_seed_and_printed_as_a_table(tmp_path: Path, capsys) -> None:
@@ -75,7 +75,8 @@ def test_a_number_of_positions_is_drawn_by_a_seed_and_printed_as_a_table(tmp_pat
     assert main(["eval", *nets, "--solved", "--device", "cpu", *words]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("20 positions of nim.py:Nim(piles=3)@") and "of random games; in " in lines[0]
-    assert lines[2].split() == ["weights", "player", "positions", "errors", "move_error"] and len(lines) == 5
+    assert [line.split(":")[0] for line in lines if ": moves that" in line] == nets
+    assert lines[4].split()[:2] == ["set", "positions"] and lines[-1].startswith("all")
 
 
 @pytest.mark.parametrize(

@@ -52,16 +52,16 @@ def test_what_is_written_is_read_again(weights: Path, capsys, form: str, suffix:
 @pytest.mark.parametrize(
     ("asked", "name"),
     [
-        ("runs/renamed", "renamed-8"),
+        ("runs/renamed", "renamed-12"),
         ("runs/renamed@8", "renamed-8"),
         ("runs/renamed/checkpoints/step-00000008", "renamed-8"),
-        ("runs/renamed@best-policy_top1", "renamed-best-policy_top1"),
+        ("runs/renamed@best-move_error", "renamed-best-move_error"),
         ("runs/renamed/AlphaZeroNet_1x8_distributed.pt", "AlphaZeroNet_1x8_distributed"),
     ],
 )
 def test_a_file_is_named_after_what_was_asked_for(tmp_path: Path, monkeypatch, asked: str, name: str) -> None:
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(REPOSITORY / "tests/fixtures/v0/supervised", "runs/renamed")
+    shutil.copytree(REPOSITORY / "tests/fixtures/v0/selfplay", "runs/renamed")
     assert main(["export", asked, "--to", "safetensors"]) == 0
     assert [path.name for path in tmp_path.glob("*.safetensors")] == [f"{name}.safetensors"]
 

@@ -14,7 +14,7 @@ from alphazero.base.errors import ConfigError, RulesError
 from alphazero.cli.command_table import build_parser, run_command
 from alphazero.cli.training import games
 from alphazero.cli.training.train import chosen_lines, read_settings
-from alphazero.games.movers import first_player_moves
+from alphazero.games.lines import first_player_moves
 from alphazero.games.registry import game_names, make_line, read_game
 from alphazero.settings.load import to_table
 from tests.support.paths import REPOSITORY, SUPPORT

@@ -21,10 +21,7 @@ from tests.support.paths import REPOSITORY
 
 SCRIPT = REPOSITORY / "launch_distributed_training.sh"
 LIMIT_S = 0.5
-ELASTIC = (
-    "--elastic: no flag of this program; torchrun's c10d rendezvous runs what anyone on the network sends; "
-    "expected --hostfile with --min-nodes and --max-restarts"
-)
+ELASTIC = "--elastic: no flag of this program; expected --hostfile FILE with --min-nodes and --max-restarts"
 
 
 def run_script(*arguments: str, script: Path = SCRIPT, cwd: Path = REPOSITORY, **environment: str):
@@ -474,7 +471,7 @@ def test_a_resume_from_nothing_is_refused_before_ranks_start(
 @pytest.mark.parametrize("command", [["launch", "--gpus", "2"], ["train"]])
 def test_other_blocks_for_a_run_are_refused_at_once_and_once(tmp_path: Path, command: list[str]):
     """Before torch is loaded: by the launcher, and by a rank that nothing started."""
-    shutil.copytree(REPOSITORY / "tests/fixtures/v0/supervised", tmp_path / "runs" / "job")
+    shutil.copytree(REPOSITORY / "tests/fixtures/v0/selfplay", tmp_path / "runs" / "job")
     program = (
         "import resource, sys, alphazero.cli.main as m; status = m.main(sys.argv[1:]);"
         "print(status, 'torch' in sys.modules, sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))"
@@ -483,7 +480,7 @@ def test_other_blocks_for_a_run_are_refused_at_once_and_once(tmp_path: Path, com
     run = subprocess.run(
         [sys.executable, "-c", program, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
-    wanted = "network blocks was 1 at step 8, is 7; expected the same, or --fresh-start"
+    wanted = "network blocks was 1 at step 12, is 7; expected the same, or --fresh-start"
     assert run.stderr == f"alphazero: error: runs/job: {wanted}\n"
     status, has_torch, seconds = run.stdout.split()
     assert (status, has_torch) == ("2", "False")

@@ -26,7 +26,7 @@ from alphazero.network.inference.purpose import evaluator_for_self_play
 from alphazero.network.weights.open_network import open_network
 from alphazero.play.matches.limits import Limit, TimeControl
 from alphazero.play.matches.players import Player
-from alphazero.play.uci_protocol import centipawns
+from alphazero.play.uci.protocol import centipawns
 from alphazero.search.tree_search import SearchLimits, TreeSearch, TreeSettings
 from tests.support.evaluation.small_nets import write_small_net
 from tests.support.paths import REPOSITORY, SUPPORT

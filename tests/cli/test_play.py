@@ -16,7 +16,7 @@ import pytest
 import alphazero as az
 from alphazero.base.errors import AlphaZeroError
 from alphazero.cli.command_table import run_command
-from alphazero.play.session import PlaySession, PlaySettings
+from alphazero.play.session import PlaySession
 from alphazero.search.tree_search import SearchLimits
 from tests.support.paths import REPOSITORY
 
@@ -51,7 +51,7 @@ def play(nets) -> Play:
             return next(lines, None)
 
         limits = SearchLimits(nodes=simulations)
-        PlaySession(opened[game], PlaySettings(side, limits, **more), PLAIN, read, shown.append).run()
+        PlaySession(opened[game], PLAIN, read, shown.append, side, limits, **more).run()
         return "\n".join(shown)
 
     return run

@@ -67,8 +67,6 @@ def test_json_holds_what_is_printed(capsys: pytest.CaptureFixture[str]):
         (["44", "--table-mib", "999999999"], ["--table-mib 999999999", "free"]),
         (["44", "--table-mib", "much"], ["--table-mib", "'much'"]),
         (["44", "55"], ["55"]),
-        (["--targets", "x", "--newest", "5"], ["--targets", "python -m tools.connect4_targets"]),
-        (["--make-early", "x", "--count", "5"], ["--make-early", "python -m tools.connect4_positions"]),
     ],
 )
 def test_a_mistake_is_one_line(argv: list[str], words: list[str], capsys: pytest.CaptureFixture[str]):

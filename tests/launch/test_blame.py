@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.launch.blame import Failure, RankEnd, first_failure, order_of_blame
+from alphazero.launch.blame import Failure, failure_of, first_failure, order_of_blame
 from alphazero.run.rank import read_record, write_record
 
 
-def end(rank: int, exit_code: int) -> RankEnd:
-    return RankEnd(rank, rank, 1000 + rank, exit_code)
+def end(rank: int, exit_code: int, accounts: Path | None = None) -> Failure:
+    return failure_of(rank, rank, 1000 + rank, exit_code, accounts)
 
 
 def write(directory: Path, rank: int, kind: str, at_s: float, *ranks: int) -> None:
@@ -31,7 +31,7 @@ def write(directory: Path, rank: int, kind: str, at_s: float, *ranks: int) -> No
 def test_of_the_ranks_of_a_host_the_one_is_blamed_that_did_not_miss_another(tmp_path, kinds, first):
     for rank, (kind, at_s) in kinds.items():
         write(tmp_path, rank, kind, at_s, 7)
-    found = first_failure([end(rank, 1) for rank in kinds], tmp_path)
+    found = first_failure([end(rank, 1, tmp_path) for rank in kinds])
     assert found.rank == first
     assert (found.kind, found.cause, found.at) == (kinds[first][0], f"of {first}", kinds[first][1])
     assert found.ranks == (7,)
@@ -39,17 +39,17 @@ def test_of_the_ranks_of_a_host_the_one_is_blamed_that_did_not_miss_another(tmp_
 
 def test_a_killed_rank_leaves_no_account_and_is_blamed_before_those_that_do(tmp_path: Path):
     write(tmp_path, 0, "config", 100.0)
-    ends = [end(0, 2), end(1, -9), end(2, -15), end(3, -6)]
-    found = first_failure(ends, tmp_path)
+    ends = [end(rank, code, tmp_path) for rank, code in enumerate((2, -9, -15, -6))]
+    found = first_failure(ends)
     assert (found.rank, found.kind, found.cause, found.at) == (1, "signal", "", 0.0)
     assert found.fate == "(pid 1001) was killed by SIGKILL: perhaps out of memory, see dmesg"
-    assert first_failure([ends[0], *ends[2:]], tmp_path).rank == 0
+    assert first_failure([ends[0], *ends[2:]]).rank == 0
 
 
 def test_without_accounts_the_exit_status_tells_what_it_can():
-    assert first_failure([end(0, 1), end(1, 2)], None).kind == "input"
-    assert first_failure([end(0, 1), end(1, 3)], None).kind == "training"
-    assert first_failure([end(0, 7)], None) == Failure("", 0, "(pid 1000) ended with exit status 7", status=7)
+    assert first_failure([end(0, 1), end(1, 2)]).kind == "input"
+    assert first_failure([end(0, 1), end(1, 3)]).kind == "training"
+    assert first_failure([end(0, 7)]) == Failure("", 0, "(pid 1000) ended with exit status 7", status=7)
     assert (end(0, -9).status, end(0, 7).status) == (137, 7)
 
 

@@ -1,11 +1,18 @@
 """Matches: every opening with either side, results for the right player."""
 
+import random
+
 from alphazero.measure.elo import MatchScore, Sprt
 from alphazero.measure.match import Scoreboard, play_match
 from alphazero.play.matches.game import FinishedGame, pairings_of
 from alphazero.play.matches.match import Arena, MatchPlan
 from alphazero.play.matches.openings import Opening, random_openings
-from alphazero.play.matches.players import ChooseMoves, Player, decisions_of, random_player
+from alphazero.play.matches.players import ChooseMoves, Player, decisions_of
+
+
+def random_player(seed):
+    generator = random.Random(seed)
+    return lambda lines: [generator.choice(line.legal()) for line in lines]
 
 
 def first_legal(lines):

@@ -19,8 +19,8 @@ from alphazero.measure.known_games import (
     sum_over_positions,
     tallies_of,
 )
-from alphazero.measure.truth.connect4 import SolvedPosition
-from alphazero.measure.truth.solved_positions import batch_of, exact_positions, successors
+from alphazero.measure.truth.connect4 import line_of
+from alphazero.measure.truth.positions import ExactPosition, batch_of, successors
 from alphazero.training.sources.validation import NUM_WORST, Worst
 from tests.measure.test_position_eval import CPU, SPEC, Oracle, make_batch
 
@@ -115,9 +115,8 @@ def test_the_worst_positions_of_each_kind_are_kept_in_order() -> None:
         sure = [[error / 20, 0.0, 1 - error / 20] for error in errors[part]]  # of lost positions
         logits = [[-float(error), 0, 0] for error in errors[part]]
         lines = [reached_by(*moves) for moves in places[part]]
-        worst.look(
-            seen(sure, [-1] * len(sure), logits), lines.__getitem__, lambda at, of=part: str(of.start + at)
-        )
+        games = [(str(part.start + at), line) for at, line in enumerate(lines)]
+        worst.look(seen(sure, [-1] * len(sure), logits), games.__getitem__)
     for by in ("policy", "value"):
         found = [round(10 * (one.value + 1)) for *_, one in worst.found[by]]
         assert found == list(range(19, 19 - NUM_WORST, -1))
@@ -132,13 +131,8 @@ def test_the_worst_positions_are_of_different_games_and_differ() -> None:
     for number, rows in enumerate(batches):
         errors = [0.9 - 0.1 * number - 0.05 * at for at in range(len(rows))]
         wdl = [[error, 0.0, 1 - error] for error in errors]
-        lines = [reached_by(*moves) for _, moves in rows]
-        games = [str(game) for game, _ in rows]
-        worst.look(
-            seen(wdl, [-1] * len(rows), [[-9 * error, 0, 0] for error in errors]),
-            lines.__getitem__,
-            games.__getitem__,
-        )
+        games = [(str(game), reached_by(*moves)) for game, moves in rows]
+        worst.look(seen(wdl, [-1] * len(rows), [[-9 * error, 0, 0] for error in errors]), games.__getitem__)
     for by in ("policy", "value"):
         found = [(game, wrong.position) for _, game, wrong in worst.found[by]]
         expected = [("0", (3, 5)), ("1", (3, 4)), ("3", (4, 5)), ("4", (6, 7))]
@@ -147,13 +141,13 @@ def test_the_worst_positions_are_of_different_games_and_differ() -> None:
 
 def test_positions_after_solved_ones_have_the_outcome_of_the_other_side() -> None:
     # Red has three in column 4, and wins there; anything else and it goes on.
-    position = SolvedPosition("414141", 18, (-2, 0, 1, 18, 1, 0, None))
-    (asked,) = exact_positions([position])
+    scores = dict(enumerate((-2, 0, 1, 18, 1, 0)))
+    asked = ExactPosition(line_of("414141"), 18, scores)
     assert (asked.outcome, asked.keeping) == (1, frozenset({2, 3, 4}))
     batch = batch_of([asked])
     assert batch.policy.tolist() == pytest.approx([0, 0, 1 / 3, 1 / 3, 1 / 3, 0, 0])
     assert batch.wdl.tolist() == [[1, 0, 0]]
-    after = [successors([position] * count)[-1].outcome for count in range(1, 6)]
+    after = [successors([asked] * count)[-1].outcome for count in range(1, 6)]
     # In turn after columns 1, 2, 3, 5 and 6: column 4 ends the game.
     assert after == [1, 0, -1, -1, 0]
-    assert torch.tensor(batch_of(successors([position])).wdl).argmax().item() == 0
+    assert torch.tensor(batch_of(successors([asked])).wdl).argmax().item() == 0

@@ -8,7 +8,7 @@ import pytest
 
 from alphazero.base.errors import WeightsError
 from alphazero.games.registry import make_line
-from alphazero.play.uci import LoadedNetwork, NetworkRequest
+from alphazero.play.uci.engine import LoadedNetwork, NetworkRequest
 from alphazero.search.tree_search import TreeSearch
 from tests.support.games.mates import forces_mate
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from alphazero.base.errors import ConfigError
-from alphazero.play.uci_options import TABLE, Options
+from alphazero.play.uci.options import TABLE, Options
 from tests.support.paths import REPOSITORY
 
 

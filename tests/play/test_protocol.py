@@ -2,7 +2,7 @@
 
 import pytest
 
-from alphazero.play.uci_protocol import (
+from alphazero.play.uci.protocol import (
     MOST,
     Debug,
     Go,

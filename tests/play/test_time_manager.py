@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from alphazero.play.uci_protocol import Go
-from alphazero.play.uci_thinking import Budget, budget_of, is_time_over
+from alphazero.play.uci.protocol import Go
+from alphazero.play.uci.search import Budget, budget_of, is_time_over
 from alphazero.search.snapshot import MoveReport, Snapshot
 
 

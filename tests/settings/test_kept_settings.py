@@ -61,7 +61,7 @@ def test_whatever_a_preset_or_a_default_becomes_the_run_stays_as_it_was():
 LISTS = {
     "lr_milestones": (3,),
     "host_weights": ("a=2",),
-    "mute": ("clock",),
+    "mute": ("disk",),
     "time_classes": ("blitz",),
 }
 

@@ -4,7 +4,7 @@ import pytest
 
 from alphazero.base.errors import ConfigError
 from alphazero.settings.deepspeed_file import read_deepspeed_settings
-from alphazero.settings.load import decided, load_config, merge, places
+from alphazero.settings.load import decided, load_config, places
 from tests.support.paths import REPOSITORY
 
 
@@ -12,7 +12,7 @@ def test_it_beats_the_defaults(write):
     settings = read_deepspeed_settings(
         write({"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}, "gradient_clipping": 1.5})
     )
-    config = merge(load_config("", {}), settings)
+    config = load_config("", {}, settings)
     assert (config.training.zero_stage, config.training.precision) == (2, "bf16")
     assert config.optimizer.clip_gradients == 1.5
 
@@ -20,7 +20,7 @@ def test_it_beats_the_defaults(write):
 @pytest.mark.parametrize("preset", ["chess_cpu", str(REPOSITORY / "configs" / "chess_cpu.toml")])
 def test_it_beats_a_preset_by_name_or_path(write, preset):
     settings = read_deepspeed_settings(write({"train_batch_size": 64, "steps_per_print": 3}))
-    config = merge(load_config(preset, {}), settings)
+    config = load_config(preset, {}, settings)
     assert (config.training.batch_size, config.training.log_interval) == (64, 3)
     assert config.set_by_json == {"batch_size", "log_interval", "precision"}
 
@@ -28,15 +28,15 @@ def test_it_beats_a_preset_by_name_or_path(write, preset):
 def test_a_file_without_a_block_for_it_means_fp32_but_for_a_flag_or_a_toml_file(write, tmp_path):
     settings = read_deepspeed_settings(write({}))
     assert load_config("chess_cpu", {}).training.precision == "auto"
-    config = merge(load_config("chess_cpu", {}), settings)
+    config = load_config("chess_cpu", {}, settings)
     assert config.training.precision == "fp32"
     assert decided(config, settings) == [f"{settings.source}: precision fp32"]
-    assert merge(load_config("chess_cpu", {"precision": "bf16"}), settings).training.precision == "bf16"
+    assert load_config("chess_cpu", {"precision": "bf16"}, settings).training.precision == "bf16"
     toml = tmp_path / "mine.toml"
     toml.write_text('[training]\nprecision = "bf16"\n')
-    assert merge(load_config(str(toml), {}), settings).training.precision == "bf16"
+    assert load_config(str(toml), {}, settings).training.precision == "bf16"
     shipped = read_deepspeed_settings(REPOSITORY / "ds_config.json")
-    assert merge(load_config("chess_cpu", {}), shipped).training.precision == "auto"
+    assert load_config("chess_cpu", {}, shipped).training.precision == "auto"
 
 
 def test_what_deepspeed_gets_stands_in_the_banner(write):
@@ -44,15 +44,15 @@ def test_what_deepspeed_gets_stands_in_the_banner(write):
     table = {"bf16": {"enabled": "auto"}, "zero_optimization": zero, "prescale_gradients": True}
     settings = read_deepspeed_settings(write(table))
     begin = f"{settings.source}: passed on to DeepSpeed: zero_optimization.reduce_bucket_size 500000000, "
-    at_zero, _ = decided(merge(load_config("", {}), settings), settings)
+    at_zero, _ = decided(load_config("", {}, settings), settings)
     assert at_zero == begin + "prescale_gradients true"
-    at_one = decided(merge(load_config("", {"zero_stage": "1"}), settings), settings)[0]
+    at_one = decided(load_config("", {"zero_stage": "1"}, settings), settings)[0]
     assert at_one == begin + 'zero_optimization.offload_optimizer {"device": "cpu"}, prescale_gradients true'
 
 
 def test_a_flag_beats_it_and_the_banner_says_so(write):
     settings = read_deepspeed_settings(write({"zero_optimization": {"stage": 2}, "steps_per_print": 3}))
-    config = merge(load_config("", {"zero_stage": "1"}), settings)
+    config = load_config("", {"zero_stage": "1"}, settings)
     assert config.training.zero_stage == 1
     first, second = decided(config, settings)
     assert first.endswith("ds.json: log_interval 3, precision fp32")
@@ -66,10 +66,10 @@ def test_a_toml_file_that_contradicts_it_is_an_error(write, tmp_path):
     with pytest.raises(
         ConfigError, match=r"ds\.json: zero_stage = 2 contradicts zero_stage = 1 of mine\.toml"
     ):
-        merge(load_config(str(toml), {}), settings)
+        load_config(str(toml), {}, settings)
     silent = read_deepspeed_settings(write({"optimizer": {"type": "Adam"}}))
     # A default of DeepSpeed's that nobody wrote contradicts nothing.
-    assert merge(load_config(str(toml), {}), silent).optimizer.weight_decay == 0.5
+    assert load_config(str(toml), {}, silent).optimizer.weight_decay == 0.5
 
 
 def test_a_precision_switched_off_contradicts_a_toml_file_that_asks_for_it(write, tmp_path):
@@ -77,16 +77,16 @@ def test_a_precision_switched_off_contradicts_a_toml_file_that_asks_for_it(write
     toml.write_text('[training]\nprecision = "bf16"\n')
     off = read_deepspeed_settings(write({"bf16": {"enabled": False}}))
     with pytest.raises(ConfigError, match=r"bf16.enabled = false contradicts precision = 'bf16' of mine"):
-        merge(load_config(str(toml), {}), off)
+        load_config(str(toml), {}, off)
     other = read_deepspeed_settings(write({"fp16": {"enabled": False}}))
-    assert merge(load_config(str(toml), {}), other).training.precision == "bf16"
-    assert merge(load_config(str(toml), {"precision": "bf16"}), off).training.precision == "bf16"
+    assert load_config(str(toml), {}, other).training.precision == "bf16"
+    assert load_config(str(toml), {"precision": "bf16"}, off).training.precision == "bf16"
 
 
 def test_a_flag_that_names_another_optimizer_leaves_the_block_behind(write):
     block = {"type": "Adam", "params": {"lr": 0.5, "weight_decay": 0.25}}
     settings = read_deepspeed_settings(write({"optimizer": block, "gradient_clipping": 2}))
-    config = merge(load_config("", {"optimizer": "sgd"}), settings)
+    config = load_config("", {"optimizer": "sgd"}, settings)
     assert (config.optimizer.learning_rate, config.optimizer.weight_decay) == (0.001, 1e-4)
     assert config.optimizer.clip_gradients == 2
     assert "optimizer.params.lr 0.5 (--optimizer sgd)" in decided(config, settings)[1]
@@ -96,35 +96,35 @@ def test_a_flag_that_names_another_schedule_leaves_the_rate_of_the_optimizer(wri
     scheduler = {"type": "WarmupLR", "params": {"warmup_max_lr": 0.2, "warmup_num_steps": 9}}
     table = {"optimizer": {"type": "Adam", "params": {"lr": 0.5}}, "scheduler": scheduler}
     settings = read_deepspeed_settings(write(table))
-    assert merge(load_config("", {}), settings).optimizer.learning_rate == 0.2
-    config = merge(load_config("", {"lr_schedule": "constant"}), settings)
+    assert load_config("", {}, settings).optimizer.learning_rate == 0.2
+    config = load_config("", {"lr_schedule": "constant"}, settings)
     assert (config.optimizer.learning_rate, config.optimizer.warmup_steps) == (0.5, 100)
-    assert merge(load_config("", {"learning_rate": "7"}), settings).optimizer.learning_rate == 7
+    assert load_config("", {"learning_rate": "7"}, settings).optimizer.learning_rate == 7
 
 
 def test_what_a_flag_makes_impossible_is_said_before_deepspeed_fails(write):
     settings = read_deepspeed_settings(write({"prescale_gradients": True}))
     with pytest.raises(ConfigError, match="at ZeRO stage 2"):
-        merge(load_config("", {"zero_stage": "2"}), settings)
+        load_config("", {"zero_stage": "2"}, settings)
 
 
 @pytest.mark.parametrize(
     ("key", "value", "stage", "wanted"),
-    [("overlap_comm", True, "1", "2 and 3"), ("stage3_max_live_parameters", 10**6, "2", "3")],
+    [("overlap_comm", True, "1", "2"), ("offload_param", {"device": "cpu"}, "2", "3")],
 )
 def test_an_option_of_another_stage_is_a_word_in_the_line_of_what_is_ignored(
     write, key, value, stage, wanted
 ):
     settings = read_deepspeed_settings(write({"zero_optimization": {key: value}}))
-    config = merge(load_config("", {"zero_stage": stage}), settings)
+    config = load_config("", {"zero_stage": stage}, settings)
     _, line = decided(config, settings)
-    assert line.endswith(f"ds.json: ignored: zero_optimization.{key} (it is for stage {wanted})")
+    assert f"zero_optimization.{key} (it is for stage {wanted} " in line
 
 
 def test_a_rate_of_the_file_is_not_scaled_by_a_preset(write, tmp_path):
     settings = read_deepspeed_settings(write({"optimizer": {"type": "Adam", "params": {"lr": 0.5}}}))
-    assert merge(load_config("", {}), settings).optimizer.lr_scaling == "none"
-    assert merge(load_config("", {"lr_scaling": "sqrt"}), settings).optimizer.lr_scaling == "sqrt"
+    assert load_config("", {}, settings).optimizer.lr_scaling == "none"
+    assert load_config("", {"lr_scaling": "sqrt"}, settings).optimizer.lr_scaling == "sqrt"
 
 
 def test_the_place_of_each_setting_is_known(write):

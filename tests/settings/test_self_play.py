@@ -3,9 +3,8 @@
 import pytest
 
 from alphazero.base.errors import ConfigError
-from alphazero.cli.command_table import build_parser
 from alphazero.settings.load import load_config
-from alphazero.settings.self_play import SearchConfig, SelfPlayConfig, as_begun, settled
+from alphazero.settings.self_play import Rounds, SearchConfig, SelfPlayConfig, as_begun, settled
 
 GPU = SelfPlayConfig(
     evaluation_batch=256, full_search_share=0.25, steps_per_generation=125, window_minimum=250_000
@@ -55,20 +54,20 @@ def test_quick_searches_count_by_their_share():
 
 def test_what_is_named_is_not_chosen():
     own = SelfPlayConfig(lanes=7, simulations_per_round=11)
-    assert settled(own, SearchConfig(), 4096, num_ranks=8) == own
+    assert settled(own, SearchConfig(), 4096, num_ranks=8).of(own) == own
 
 
 def test_a_run_keeps_what_it_began_with():
     saved = {"lanes": 512, "simulations_per_round": 640, "moves_per_round": 16}
-    begun = as_begun(SelfPlayConfig(), saved)
-    assert (begun.lanes, begun.simulations_per_round) == (512, 640)
-    named = as_begun(SelfPlayConfig(lanes=7, simulations_per_round=11), saved)
-    assert (named.lanes, named.simulations_per_round) == (7, 11)
+    names = {"lanes", "simulations_per_round"}
+    assert as_begun(SelfPlayConfig(), names, saved) == Rounds(512, 640)
+    own = SelfPlayConfig(lanes=7, simulations_per_round=11)
+    assert as_begun(own, names, saved) == Rounds(7, 11)
+    assert as_begun(own, (), saved) == Rounds(512, 640)  # of a preset
 
 
 def test_a_run_of_an_earlier_version_keeps_its_moves():
-    begun = as_begun(SelfPlayConfig(), {"lanes": 1024, "moves_per_round": 8})
-    assert (begun.lanes, begun.simulations_per_round) == (1024, 0)
+    assert as_begun(SelfPlayConfig(), (), {"lanes": 1024, "moves_per_round": 8}) == Rounds(1024, 0)
 
 
 def test_auto_is_a_word_of_flags_and_files(tmp_path):
@@ -81,12 +80,3 @@ def test_auto_is_a_word_of_flags_and_files(tmp_path):
         assert (config.self_play.lanes, config.self_play.simulations_per_round) == (0, 0)
     with pytest.raises(ConfigError, match=r"--lanes: 'some': expected a whole number from 0 .* or auto"):
         load_config("", {"lanes": "some"})
-
-
-def test_moves_per_round_is_answered_with_the_budget(tmp_path):
-    with pytest.raises(ConfigError, match=r"^--moves-per-round: expected simulations_per_round; a run that"):
-        build_parser("train").parse_args(["--moves-per-round", "8"])
-    path = tmp_path / "mine.toml"
-    path.write_text("[self_play]\nmoves_per_round = 8\n")
-    with pytest.raises(ConfigError, match=r"mine\.toml:2: moves_per_round: expected simulations_per_round"):
-        load_config(str(path), {})

@@ -213,6 +213,15 @@ def test_self_play_is_judged_by_its_evaluations_and_by_how_busy_gpus_are(job):
     assert any("self-play" in line and "--lanes" in line for line in job.said)
 
 
+def test_intervals_in_which_no_gpu_was_read_leave_the_others_to_be_judged(job):
+    for number in range(150):
+        if number % 5 == 0:
+            job.meters[0].add([reading(0, "", 40)])
+        interval(job, 0.25)
+    assert job.causes == ["idle-gpus"]
+    assert "40%" in job.said[0]
+
+
 def test_hosts_are_judged_by_what_they_have_left(job, monkeypatch):
     left = iter(range(100, 0, -1))
     monkeypatch.setattr(

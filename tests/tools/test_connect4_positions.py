@@ -7,23 +7,13 @@ from pathlib import Path
 import pytest
 
 import alphazero._core as _core
-from alphazero.measure.truth import connect4 as solved
-from alphazero.measure.truth.connect4 import (
-    CLASSES,
-    SolvedPosition,
-    SolvedSet,
-    read_outcomes,
-    read_table,
-)
+from alphazero.measure.truth.connect4 import CLASSES, OWN_SETS, line_of, read_file, read_sets
+from alphazero.measure.truth.positions import SolvedSet
 from tools import connect4_positions as tool
 from tools.connect4_positions import early_line, early_origin, early_positions, key_of, keys_of
 
-OPENING, EARLY = (read_outcomes(path) for path in (solved.OPENING_TABLE, solved.EARLY_TABLE))
+OPENING, EARLY = (read_file(OWN_SETS[name])[0] for name in ("opening", "early"))
 LATE = range(12, 14)  # such positions are solved quickly
-
-
-def line_of(moves: str) -> _core.Connect4Line:
-    return SolvedPosition(moves, 0).line()
 
 
 def early(path: Path, *arguments: str) -> bytes:
@@ -53,7 +43,7 @@ def test_the_committed_positions_are_different_and_of_all_outcomes(entry: Solved
 )
 def test_outcomes_of_committed_positions_are_the_solvers(name: str, fewest_plies: int, count: int):
     solver = _core.Connect4Solver(256)
-    rows = solved.OWN_SETS[name].read_text(encoding="ascii").splitlines()[3:]
+    rows = OWN_SETS[name].read_text(encoding="ascii").splitlines()[3:]
     chosen = [row for row in rows if len(row.split()[0]) >= fewest_plies]
     for row in random.Random(5).sample(chosen, count):
         assert early_line(solver, row.split()[0]) == row
@@ -61,9 +51,9 @@ def test_outcomes_of_committed_positions_are_the_solvers(name: str, fewest_plies
 
 @pytest.mark.parametrize("entry", [OPENING, EARLY], ids=["opening", "early"])
 def test_committed_positions_are_the_first_that_their_seed_draws(entry: SolvedSet, shared_data: Path):
-    given = keys_of(solved.read_sets([shared_data / "connect4"]))
+    given = keys_of(read_sets([shared_data / "connect4"]))
     assert not given & keys_of([entry])
-    lines = solved.OWN_SETS[entry.name].read_text(encoding="ascii").splitlines()
+    lines = OWN_SETS[entry.name].read_text(encoding="ascii").splitlines()
     assert lines[2] == early_origin(entry.name, 1, given)
     drawn = early_positions(entry.name, 1, given)
     assert all(position.moves in drawn for position in entry.positions), "in this order"
@@ -89,7 +79,7 @@ def test_plies_to_the_end_follow_from_stones_and_score(num_stones: int, score: i
 def test_stones_and_plies_of_the_given_sets_are_what_their_names_say(shared_data: Path):
     stones = {"begin": range(0, 15), "middle": range(15, 29), "end": range(29, 42)}
     plies = {"easy": range(1, 15), "medium": range(15, 29), "hard": range(29, 43)}
-    for entry in solved.read_sets([shared_data / "connect4"]):
+    for entry in read_sets([shared_data / "connect4"]):
         length, difficulty = entry.name.split("-")
         for position in entry.positions:
             assert len(position.moves) in stones[length]
@@ -97,7 +87,7 @@ def test_stones_and_plies_of_the_given_sets_are_what_their_names_say(shared_data
 
 
 def test_committed_positions_are_of_their_class():
-    for entry in read_table():
+    for entry in read_sets():
         for position in entry.positions:
             assert tool.class_of(len(position.moves), position.score) == entry.name
 
@@ -105,10 +95,10 @@ def test_committed_positions_are_of_their_class():
 def test_given_positions_are_hard_where_best_play_takes_28_plies(shared_data: Path):
     solver = _core.Connect4Solver(64)
     for name in ("Test_L1_R1", "Test_L1_R2", "Test_L1_R3"):
-        positions = solved.read_pons(shared_data / "connect4" / name).positions
+        positions = read_file(shared_data / "connect4" / name)[0].positions
         for position in [each for each in positions if len(each.moves) in LATE][:6]:
             plies = tool.plies_to_end(len(position.moves), position.score)
-            assert tool.is_hard(solver, position.line()) == (plies >= 28), position
+            assert tool.is_hard(solver, position.line) == (plies >= 28), position
 
 
 def test_a_position_and_its_mirror_image_have_one_key():
@@ -135,11 +125,11 @@ def test_the_same_seed_makes_the_same_positions_whatever_the_threads(late: None,
 
 def test_given_positions_are_left_out(late: None, tmp_path: Path):
     early(tmp_path / "table", "--count", "2")
-    first, second = read_outcomes(tmp_path / "table").positions
+    first, second = read_file(tmp_path / "table")[0].positions
     given = tmp_path / "given"
     given.write_text(f"{''.join(str(8 - int(move)) for move in first.moves)} 0\n")
     early(tmp_path / "others", "--count", "2", "--not-in", str(given))
-    assert read_outcomes(tmp_path / "others").positions[0] == second
+    assert read_file(tmp_path / "others")[0].positions[0].moves == second.moves
 
 
 def test_too_few_positions_are_an_error_of_one_line(
@@ -160,6 +150,6 @@ def test_a_table_is_made_again_byte_for_byte(tmp_path: Path):
         assert tool.main(argv) == 0
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     assert (tmp_path / "one").read_bytes() != (tmp_path / "other").read_bytes()
-    sets = read_table(tmp_path / "one")
+    sets = read_sets([tmp_path / "one"])
     assert [entry.name for entry in sets] == list(CLASSES)
     assert [len(entry.positions) for entry in sets] == [3] * len(CLASSES)

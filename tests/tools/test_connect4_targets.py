@@ -10,8 +10,7 @@ from alphazero.base.errors import DataError
 from alphazero.data.store.games import games_of
 from alphazero.data.store.growing import GrowingStore
 from alphazero.data.store.store import GameStore
-from alphazero.measure.truth import connect4 as solved
-from alphazero.measure.truth.connect4 import solve_in_threads
+from alphazero.measure.truth.connect4 import read_sets, solve_in_threads
 from alphazero.play import lanes as games
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_lane, play
@@ -98,7 +97,7 @@ def test_a_low_temperature_is_no_division_by_zero():
 def test_the_truth_is_that_of_the_own_table():
     """The table was made by another program of the solver's: scores of every move."""
     solver = _core.Connect4Solver(16)
-    for entry in solved.read_table()[:3]:
+    for entry in read_sets()[:3]:
         for known in entry.positions[:20]:
             found = solved_target(
                 solver,
@@ -106,10 +105,9 @@ def test_the_truth_is_that_of_the_own_table():
                     tuple(int(move) - 1 for move in known.moves), 0, 0.0, 0.0, 0.0, np.ones(7) / 7, 0, False
                 ),
             )
-            outcomes = [None if score is None else solved.sign(score) for score in known.move_scores]
-            assert found.outcome == solved.sign(known.score)
-            assert found.keeps.tolist() == [outcome == found.outcome for outcome in outcomes]
-            assert found.can_err == solved.may_err(known)
+            assert found.outcome == known.outcome
+            assert found.keeps.tolist() == [column in known.keeping for column in range(7)]
+            assert found.can_err == known.may_err
 
 
 def test_positions_are_those_of_the_games(store: GameStore):

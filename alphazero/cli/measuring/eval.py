@@ -26,7 +26,7 @@ from alphazero.cli.flags import (
     device_of,
     networks_of,
 )
-from alphazero.cli.measuring import eval_outside, eval_solved, eval_suites
+from alphazero.cli.measuring import eval_solved, eval_suites
 from alphazero.cli.measuring.eval_solved import MORE, RESULT, results_of
 from alphazero.cli.measuring.eval_suites import BATCH_SIZE
 from alphazero.data.open import open_or_import
@@ -117,8 +117,6 @@ def run(args: argparse.Namespace) -> int:
     places = find_places(args.gpus, args.device)
     device = device_of("cpu" if places else args.device)  # workers evaluate
     if args.solved:
-        if args.solver:
-            return eval_outside.run(args, device, places)
         return eval_solved.run(args, device, places)
     eval_solved.refuse_flags(args)
     args.positions, args.num_workers = args.positions or MOST_POSITIONS, args.num_workers or 1
@@ -257,22 +255,20 @@ def work(args: argparse.Namespace, worker: Worker) -> None:
 
 
 def to_table(args: argparse.Namespace, positions: PositionSet, rows: Sequence[PositionMetrics]) -> str:
-    """A table for people."""
-    lines = [("weights", "top-1", "top-5", "policy loss", "value loss", "value mse")]
-    lines += [
-        (
-            name,
-            f"{row.policy_top1:.2%}",
-            f"{row.policy_top5:.2%}",
-            f"{row.policy_loss:.4f}",
-            f"{row.value_loss:.4f}",
-            f"{row.value_mse:.4f}",
-        )
-        for name, row in zip(args.weights, rows, strict=True)
-    ]
+    """The number of positions and how they were chosen, then a table for people."""
+    chosen = "evenly spread" if args.seed is None else f"seed {args.seed}"
+    head = f"{len(positions.ids)} of {positions.in_data} positions ({chosen})"
+    if args.not_in:
+        share = positions.eligible / positions.in_data
+        head += f"; {positions.eligible} ({share:.1%}) do not occur in {', '.join(map(str, args.not_in))}"
+    lines: list[Sequence[str]] = [("weights", "top-1", "top-5", "policy loss", "value loss", "value mse")]
+    for name, row in zip(args.weights, rows, strict=True):
+        shares = (f"{share:.2%}" for share in (row.policy_top1, row.policy_top5))
+        losses = (f"{loss:.4f}" for loss in (row.policy_loss, row.value_loss, row.value_mse))
+        lines.append((name, *shares, *losses))
     return "\n".join(
         [
-            describe(args, positions),
+            head,
             "",
             *table(lines, "lrrrrr"),
             "",
@@ -281,16 +277,6 @@ def to_table(args: argparse.Namespace, positions: PositionSet, rows: Sequence[Po
             "result, both from -1 to 1 (lc0 prints a quarter of it)",
         ]
     )
-
-
-def describe(args: argparse.Namespace, positions: PositionSet) -> str:
-    """The number of positions, and how they were chosen."""
-    chosen = "evenly spread" if args.seed is None else f"seed {args.seed}"
-    text = f"{len(positions.ids)} of {positions.in_data} positions ({chosen})"
-    if args.not_in:
-        share = positions.eligible / positions.in_data
-        text += f"; {positions.eligible} ({share:.1%}) do not occur in {', '.join(map(str, args.not_in))}"
-    return text
 
 
 def to_json(args: argparse.Namespace, positions: PositionSet, rows: Sequence[PositionMetrics]) -> str:

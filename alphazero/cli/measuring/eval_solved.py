@@ -1,4 +1,4 @@
-"""`alphazero eval --solved`: how often networks err in solved Connect Four positions, alone and in pairs."""
+"""`alphazero eval --solved`: how often networks err in solved positions, alone and in pairs."""
 
 from __future__ import annotations
 
@@ -11,30 +11,20 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import alphazero._core as _core
 from alphazero.base import records
 from alphazero.base.errors import ConfigError
 from alphazero.base.log import Work
 from alphazero.base.section import flag_of
-from alphazero.base.text import table
+from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_config_flag, device_of
 from alphazero.games.core_types import Line
 from alphazero.games.outside.names import is_outside
-from alphazero.games.outside.solvers import FORMS
+from alphazero.games.outside.solvers import FORMS, check_solver, read_solver
+from alphazero.games.registry import make_line
 from alphazero.measure.elo import paired_errors
-from alphazero.measure.truth.connect4 import (
-    Outcomes,
-    SolvedMove,
-    SolvedSet,
-    SolverOutcomes,
-    count_without_errors,
-    find_errors,
-    may_err,
-    read_sets,
-    table_outcomes,
-)
 from alphazero.play.matches import players
 from alphazero.play.search_settings import search_settings
 from alphazero.play.workers import Place, Reply, Worker, Workers
@@ -44,18 +34,18 @@ from alphazero.show.console import Console
 if TYPE_CHECKING:
     import torch
 
+    from alphazero.measure.truth.positions import Outcomes, SolvedMove, SolvedSet
     from alphazero.network.inference.evaluator import NetworkEvaluator
     from alphazero.network.model.resnet import AlphaZeroNet
 
-# The moves of a player, by its name, in a set of this number, whose lines are given.
-Choices: TypeAlias = Callable[[int, str, Sequence[Line]], Sequence[int]]
-
+CONNECT4 = "connect4"
 OUTCOMES_FILE = "connect4_outcomes.txt"
 ALONE = "network alone"
 ONE_PLY = "best value one ply on"
 TABLES_MIB = 1024  # of all threads' solvers
 SMALLEST_TABLE_MIB = 16
 CACHE_BYTES = 64 << 20  # for evaluations of a network
+NUM_POSITIONS = 1000  # of a game with a solver of which not all are looked at
 
 
 @dataclass(frozen=True)
@@ -149,10 +139,14 @@ def pairs_table(comparison: dict[str, Any]) -> str:
     )
 
 
-def to_json(results: dict[str, list[SetErrors]]) -> str:
-    """JSON by weights file and set, then the pairs."""
+def to_json(truth: OutsideTruth | None, results: dict[str, list[SetErrors]]) -> str:
+    """JSON by weights file and set, then the pairs; what is known of a game with a solver comes first."""
+    about: dict[str, Any] = {}
+    if truth is not None:
+        about = {"game": truth.asked.name, "solver": truth.solver}
+        about |= {"positions": truth.positions, "is_all": truth.is_all}
     networks = [{"weights": name, "sets": [row.figures() for row in rows]} for name, rows in results.items()]
-    return json.dumps({"networks": networks, "comparisons": compare(results)}, indent=2)
+    return json.dumps({**about, "networks": networks, "comparisons": compare(results)}, indent=2)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -207,40 +201,113 @@ def run(args: argparse.Namespace, device: torch.device, places: Sequence[Place])
     """Count each network's errors, print them. places: of workers that choose the moves, none for here."""
     import torch
 
-    check(args)
-    sets = read_sets(args.solved_sets or ())
-    num_threads = torch.get_num_threads()
-    table_mib = max(TABLES_MIB, SMALLEST_TABLE_MIB * num_threads)
-    solver_outcomes = SolverOutcomes(args.cache_dir / OUTCOMES_FILE, table_mib, num_threads)
-    results = {}
+    from alphazero.measure.truth.connect4 import SolverOutcomes, read_sets
+
+    check(args, places)
     with closing(Console(True)) as console, Workers("eval", args, places) as workers:
+        networks = [] if places else open_networks(args, device)
+        if args.solver:
+            truth = outside_truth(args, networks[0].spec.name, console)
+            sets, outcomes = [truth.asked], None
+        else:
+            truth, sets = None, read_sets(args.solved_sets or ())
+            num_threads = torch.get_num_threads()
+            table_mib = max(TABLES_MIB, SMALLEST_TABLE_MIB * num_threads)
+            outcomes = SolverOutcomes(args.cache_dir / OUTCOMES_FILE, table_mib, num_threads)
+        asked = sum(position.may_err for entry in sets for position in entry.positions)
+        searches = sum(proofs is not None for proofs in player_names(args).values())
+        simulations = asked * searches * (args.simulations or 0)  # where no proof ends one early
+        results = {}
         for number, name in enumerate(args.weights):
-            with console.working(name, num_simulations(args, sets), "simulation") as shown:
+            with console.working(name, simulations, "simulation") as work:
+                own: dict[str, players.ChooseMoves] = {}
                 if places:
-                    choose = dealt_choices(workers, number, shown)
+                    for title in player_names(args):
+                        own[title] = partial(dealt_moves, workers, number, title, work)
                 else:
-                    choose = own_choices(args, name, device, shown)
-                results[name] = measure(args, sets, choose, solver_outcomes, console)
+                    own = players_of(args, networks[number], device, partial(advance, work))
+                results[name] = [measure(args, entry, own, outcomes, console) for entry in sets]
     if args.json:
-        print(to_json(results))
+        print(to_json(truth, results))
     else:
         tables = [to_table(name, rows) for name, rows in results.items()]
-        print("\n\n".join([*tables, *map(pairs_table, compare(results))]))
+        heading = [] if truth is None else [truth.heading]
+        print("\n\n".join([*heading, *tables, *map(pairs_table, compare(results))]))
     return 0
 
 
-@dataclass(frozen=True)
-class ChoiceShare:
-    """Of the positions of a set in which an error is possible, those with number mod processes == process.
+def advance(work: Work, count: int) -> None:
+    """Show that so much more is done."""
+    work.done += count
 
-    network, set: numbers. player: a name of player_names.
+
+def open_networks(args: argparse.Namespace, device: torch.device) -> list[AlphaZeroNet]:
+    """In the order of their names, all of the game that is solved. Raises ConfigError and WeightsError."""
+    from alphazero.network.weights.open_network import open_network
+
+    networks = [open_network(name, device)[0] for name in args.weights]
+    expected = networks[0].spec.name if args.solver else CONNECT4
+    for name, network in zip(args.weights, networks, strict=True):
+        game = network.spec.name
+        if game != expected and args.solver:
+            raise ConfigError(f"{name}: plays {game}; expected {expected}, as {args.weights[0]}")
+        if game != expected:
+            wanted = f"; expected --solver {FORMS}" if is_outside(game) else ""
+            raise ConfigError(f"{name}: plays {game}; --solved is for {CONNECT4}{wanted}")
+    return networks
+
+
+@dataclass(frozen=True)
+class OutsideTruth:
+    """A game with a solver. asked: the positions in which a move errs, of `positions`.
+
+    is_all: whether these are all of the game.
     """
+
+    solver: str
+    positions: int
+    is_all: bool
+    asked: SolvedSet
+
+    @property
+    def heading(self) -> str:
+        """In words."""
+        chosen = "all that can be reached" if self.is_all else "of random games"
+        positions = f"{counted(self.positions, 'position')} of {self.asked.name}, {chosen}"
+        return f"{positions}; in {len(self.asked.positions):,} of them a move errs"
+
+
+def outside_truth(args: argparse.Namespace, game: str, console: Console) -> OutsideTruth:
+    """All positions where they are few and --positions asks for no number, else random ones."""
+    from alphazero.measure.truth.outside import SEED, positions_to_err_in, reachable_positions
+    from alphazero.measure.truth.positions import SolvedSet
+
+    solver = read_solver("--solver", args.solver)
+    check_solver(solver, game)
+    with console.working(f"solving {game}", 0, "position") as work:
+
+        def tick(known: int, searched: int) -> None:
+            work.advance(known, f"{searched:,} searched" if searched else "")
+
+        found = None if args.positions else reachable_positions(game, solver, tick)
+        is_all = found is not None
+        if found is None:
+            count, seed = args.positions or NUM_POSITIONS, SEED if args.seed is None else args.seed
+            found = positions_to_err_in(game, solver, count, tick, only_errors=False, seed=seed)
+    asked = tuple(filter(lambda position: position.may_err, (position.exact(game) for position in found)))
+    if not asked:
+        positions = counted(len(found), "position")
+        raise ConfigError(f"--solver {solver}: in {positions} of {game} no move errs; expected some")
+    return OutsideTruth(solver, len(found), is_all, SolvedSet(game, asked))
+
+
+@dataclass(frozen=True)
+class MoveShare:
+    """Positions of Connect Four in which the player of this name is to move. network: its number."""
 
     network: int
     player: str
-    set: int
-    process: int
-    processes: int
+    positions: tuple[str, ...]
 
 
 # What workers of `eval` send: units of their work done since the last time, the result of a task.
@@ -256,64 +323,44 @@ def results_of(workers: Workers, tasks: Sequence[object], shown: Work) -> Iterat
             yield reply
 
 
-def own_choices(args: argparse.Namespace, name: str, device: torch.device, shown: Work) -> Choices:
-    """By a network of this process."""
-
-    def more(simulations: int) -> None:
-        shown.done += simulations
-
-    own = network_players(args, name, device, more)
-    return lambda number, player, lines: own[player](lines)
-
-
-def dealt_choices(workers: Workers, network: int, shown: Work) -> Choices:
+def dealt_moves(workers: Workers, network: int, player: str, work: Work, lines: Sequence[Line]) -> list[int]:
     """By workers."""
-
-    def choose(number: int, player: str, lines: Sequence[Line]) -> list[int]:
-        processes = len(workers)
-        shares = [ChoiceShare(network, player, number, own, processes) for own in range(processes)]
-        moves = [0] * len(lines)
-        for reply in results_of(workers, shares, shown):
-            moves[reply.worker :: processes] = json.loads(reply.content)
-        return moves
-
-    return choose
+    texts, processes = [str(line) for line in lines], len(workers)
+    shares = [MoveShare(network, player, tuple(texts[own::processes])) for own in range(processes)]
+    moves = [0] * len(lines)
+    for reply in results_of(workers, shares, work):
+        moves[reply.worker :: processes] = json.loads(reply.content)
+    return moves
 
 
 def work(args: argparse.Namespace, worker: Worker) -> None:
-    """A worker's side of dealt_choices."""
-    sets, device = read_sets(args.solved_sets or ()), device_of(args.device)
+    """A worker's side of dealt_moves."""
+    device = device_of(args.device)
+    networks = open_networks(args, device)
     own: dict[str, players.ChooseMoves] = {}
-    network: int | None = None
+    opened = -1
     for task in worker.tasks():
-        share = records.from_json(ChoiceShare, task)
-        if share.network != network:
-            network = share.network
-            own = network_players(
-                args, args.weights[network], device, lambda count: worker.reply(MORE, str(count))
-            )
-        asked = [position for position in sets[share.set].positions if may_err(position)]
-        lines = [position.line() for position in asked[share.process :: share.processes]]
+        share = records.from_json(MoveShare, task)
+        if share.network != opened:
+            opened = share.network
+            own = players_of(args, networks[opened], device, lambda count: worker.reply(MORE, str(count)))
+        lines = [make_line(CONNECT4, text) for text in share.positions]
         moves = own[share.player](lines) if lines else ()
         worker.reply(RESULT, json.dumps([int(move) for move in moves]))
 
 
-def check(args: argparse.Namespace) -> None:
+def check(args: argparse.Namespace, places: Sequence[Place]) -> None:
     """Raises ConfigError for flags that contradict each other."""
-    if args.data or args.not_in:
-        raise ConfigError("--solved: uses its own positions; expected neither --data nor --not-in")
-    for name in ("positions", "seed", "num_workers"):
-        if getattr(args, name) is not None:
-            raise ConfigError(f"{flag_of(name)}: only with --data")
+    others = ["data", "not_in", "num_workers"]
+    others += ["solved_sets", "all_moves"] if args.solver else ["positions", "seed"]
+    for name in others:
+        value = getattr(args, name)
+        if value not in (None, []) and value is not False:
+            raise ConfigError(f"{flag_of(name)}: not with {'--solver' if args.solver else '--solved'}")
+    if args.solver and places:
+        raise ConfigError("--gpus: not with --solver, which counts in one process")
     if args.simulations is None and (args.proofs is not None or args.config):
         raise ConfigError("--proofs, --config: only with --simulations N")
-
-
-def num_simulations(args: argparse.Namespace, sets: Sequence[SolvedSet]) -> int:
-    """The simulations of one network's searches where no proof ends one early."""
-    asked = sum(may_err(position) for entry in sets for position in entry.positions)
-    searches = sum(proofs is not None for proofs in player_names(args).values())
-    return asked * searches * (args.simulations or 0)
 
 
 def player_names(args: argparse.Namespace) -> dict[str, bool | None]:
@@ -328,19 +375,6 @@ def player_names(args: argparse.Namespace) -> dict[str, bool | None]:
         if args.proofs in (None, proofs):
             names[f"{args.simulations} simulations{', proofs' if proofs else ''}"] = proofs
     return names
-
-
-def network_players(
-    args: argparse.Namespace, name: str, device: torch.device, more: Callable[[int], None]
-) -> dict[str, players.ChooseMoves]:
-    """players_of the network of this name. Raises ConfigError and WeightsError."""
-    from alphazero.network.weights.open_network import open_network
-
-    network, _ = open_network(name, device)
-    if network.spec.name != "connect4":
-        wanted = f"; expected --solver {FORMS}" if is_outside(network.spec.name) else ""
-        raise ConfigError(f"{name}: plays {network.spec.name}; --solved is for connect4{wanted}")
-    return players_of(args, network, device, more)
 
 
 def players_of(
@@ -393,25 +427,24 @@ def watched_search(
 
 def measure(
     args: argparse.Namespace,
-    sets: Sequence[SolvedSet],
-    choose: Choices,
-    solver_outcomes: Outcomes,
+    entry: SolvedSet,
+    own: dict[str, players.ChooseMoves],
+    solver_outcomes: Outcomes | None,
     console: Console,
-) -> list[SetErrors]:
-    """Each player on each set."""
-    results = []
-    for number, entry in enumerate(sets):
-        known = all(position.move_scores for position in entry.positions)
-        outcomes = table_outcomes if known else with_progress(solver_outcomes, console, entry.name)
-        without = None
-        if known or args.all_moves:
-            without = count_without_errors(entry.positions, outcomes)
-        errs = {
-            name: find_errors(entry.positions, partial(choose, number, name), outcomes)
-            for name in player_names(args)
-        }
-        results.append(SetErrors(entry.name, len(entry.positions), without, errs))
-    return results
+) -> SetErrors:
+    """Each player on a set."""
+    from alphazero.measure.truth.positions import count_without_errors, find_errors, known_outcomes
+
+    is_known = all(position.move_scores for position in entry.positions)
+    outcomes: Outcomes = known_outcomes
+    if not is_known:
+        assert solver_outcomes is not None
+        outcomes = with_progress(solver_outcomes, console, entry.name)
+    without = None
+    if is_known or args.all_moves:
+        without = count_without_errors(entry.positions, outcomes)
+    errs = {name: find_errors(entry.positions, player, outcomes) for name, player in own.items()}
+    return SetErrors(entry.name, len(entry.positions), without, errs)
 
 
 def with_progress(outcomes: Outcomes, console: Console, name: str) -> Outcomes:

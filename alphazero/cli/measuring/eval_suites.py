@@ -19,6 +19,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.section import flag_of
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_number, add_paths, device_of
+from alphazero.games.registry import CHESS
 from alphazero.search.metered import Meter
 from alphazero.settings.flags import count
 from alphazero.show.console import showing
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from alphazero.play.matches.players import ChooseMoves
     from alphazero.search.game_trees import GameTrees
 
-CHESS = "chess"
 ALONE = "network alone"
 BATCH_SIZE = 256  # of a network alone, unless another is given
 AT_ONCE = 64  # puzzles whose trees share batches
@@ -58,7 +58,8 @@ def run(args: argparse.Namespace, draw: Draw) -> int:
         raise ConfigError("--epd and --puzzles: expected one of the two")
     others = ["data", "not_in", "positions", "num_workers", "solved", "solved_sets", "one_ply", "proofs"]
     for name in [*others, "config", "all_moves", *(() if args.puzzles else ("seed", "count"))]:
-        if getattr(args, name) not in (None, False, "", []):
+        value = getattr(args, name)
+        if value not in (None, "", []) and value is not False:
             raise ConfigError(f"{flag_of(name)}: not with {own}")
     if args.gpus != 1:
         raise ConfigError(f"--gpus {args.gpus}: {own} runs in one process; expected 1")

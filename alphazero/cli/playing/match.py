@@ -18,7 +18,7 @@ from alphazero.base.text import counted, shortened
 from alphazero.cli.flags import named_network
 from alphazero.cli.playing.match_flags import GAUNTLET, add_match_flags, limit_of, openings_of, rules_of
 from alphazero.cli.playing.players import ENGINE, Lineup, read_player, with_own_names
-from alphazero.games.notation import CHESS
+from alphazero.games.registry import CHESS
 from alphazero.games.tablebases import Tablebases
 from alphazero.measure.elo import Sprt
 from alphazero.play.matches.game import FinishedGame, pairings_of

@@ -13,6 +13,7 @@ from alphazero.cli.flags import (
     add_gpus_flag,
     add_network_flags,
     add_number,
+    add_paths,
     add_weights_flag,
 )
 from alphazero.cli.playing.players import ENGINE, MOST_BATCH, RULES, key_values
@@ -33,33 +34,14 @@ ROUND_ROBIN, GAUNTLET = "round-robin", "gauntlet"
 
 def add_match_flags(parser: argparse.ArgumentParser) -> None:
     """Add all flags of `alphazero match`."""
-    _add_players(parser)
-    _add_length(parser)
-    _add_game_flags(parser)
-    add_book_flags(parser)
-    parser.add_argument(
-        "--pgn-out", type=Path, metavar="FILE", help="append each game to FILE as it ends (chess)"
-    )
-    parser.add_argument(
-        "--resume",
-        type=Path,
-        metavar="FILE",
-        help="write the state of the match to FILE after each game, and continue from FILE where it exists",
-    )
-    add_number(parser, "--rating-interval", count, "print the score every N pairs of games", 10)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    add_search_flags(parser)
-
-
-def _add_players(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("players", "two or more")
-    add_weights_flag(group, "the first player")
-    group.add_argument(
+    players = parser.add_argument_group("players", "two or more")
+    add_weights_flag(players, "the first player")
+    players.add_argument(
         "--against",
         metavar="P",
         help="the second player: weights, random, solver, mcts, or as --player in one text",
     )
-    group.add_argument(
+    players.add_argument(
         "--player",
         action="append",
         nargs="+",
@@ -69,14 +51,8 @@ def _add_players(parser: argparse.ArgumentParser) -> None:
         "option.NAME=VALUE, or weights=W, rules=, or random, solver or mcts; name=; its limit: nodes=, "
         "depth=, tc=, st=, timemargin=; random=SHARE of its moves drawn at random",
     )
-    group.add_argument(
-        "--tournament",
-        choices=(ROUND_ROBIN, GAUNTLET),
-        help="all against each other, or the first against all others",
-    )
-
-
-def _add_length(parser: argparse.ArgumentParser) -> None:
+    meet = "all against each other, or the first against all others"
+    players.add_argument("--tournament", choices=(ROUND_ROBIN, GAUNTLET), help=meet)
     add_number(parser, "--games", whole(2, MOST_GAMES), "games of each two players, an even number", 100)
     parser.add_argument(
         "--sprt",
@@ -86,46 +62,33 @@ def _add_length(parser: argparse.ArgumentParser) -> None:
         help="stop when it is decided whether the first player is ELO0 or ELO1 stronger (errors of 5 %%); "
         "--games is then the most that are played",
     )
-    parser.add_argument(
-        "--sprt-model",
-        choices=("normalized", "logistic"),
-        default="normalized",
-        help="the Elo of --sprt (default: normalized, as fastchess)",
+    scale = "the Elo of --sprt (default: normalized, as fastchess)"
+    parser.add_argument("--sprt-model", choices=("normalized", "logistic"), default="normalized", help=scale)
+    _add_game_flags(parser)
+    add_book_flags(parser)
+    add_paths(parser, "--pgn-out", "append each game to FILE as it ends (chess)")
+    add_paths(
+        parser,
+        "--resume",
+        "write the state of the match to FILE after each game, and continue from FILE where it exists",
     )
+    add_number(parser, "--rating-interval", count, "print the score every N pairs of games", 10)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_search_flags(parser)
 
 
 def _add_game_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("games", "limits apply to players without one")
-    add_number(
-        group,
-        "--nodes",
-        whole(1, MOST_SIMULATIONS),
-        "nodes per move (default: those of --simulations for networks)",
-    )
+    nodes = "nodes per move (default: those of --simulations for networks)"
+    add_number(group, "--nodes", whole(1, MOST_SIMULATIONS), nodes)
     group.add_argument("--tc", metavar="T", help="clock: [moves/]seconds[+increment], as 1+0.05 or 40/60")
     group.add_argument("--movetime", type=number(0.001, MOST_CLOCK_S), metavar="S", help="seconds per move")
-    add_number(
-        group,
-        "--timemargin",
-        whole(0, 10**6),
-        "milliseconds that a move may be late",
-        round(1000 * MARGIN_S),
-        metavar="MS",
-    )
-    add_number(
-        group,
-        "--opening-plies",
-        whole(0, MOST_PLIES),
-        f"random moves that each game begins with, instead of a book (default: {RANDOM_PLIES} in games "
-        "other than chess)",
-    )
-    add_number(
-        group,
-        "--concurrency",
-        whole(1, MOST_CONCURRENCY),
-        "games with engines side by side; all games of networks share batches",
-        1,
-    )
+    late = "milliseconds that a move may be late"
+    add_number(group, "--timemargin", whole(0, 10**6), late, round(1000 * MARGIN_S), metavar="MS")
+    drawn = f"random moves of each opening, instead of a book (default: {RANDOM_PLIES} in games but chess)"
+    add_number(group, "--opening-plies", whole(0, MOST_PLIES), drawn)
+    together = "games with engines side by side; all games of networks share batches"
+    add_number(group, "--concurrency", whole(1, MOST_CONCURRENCY), together, 1)
     group.add_argument(
         "--draw",
         nargs="+",
@@ -135,39 +98,21 @@ def _add_game_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--resign", nargs="+", metavar="KEY=N", help="end games as lost: movecount= score= [twosided=true]"
     )
-    add_number(
-        group, "--maxmoves", whole(1, MOST_PLIES), "end games as drawn after N moves of both sides", 256
-    )
-    group.add_argument(
-        SYZYGY,
-        default="",
-        metavar="DIR",
-        help="end games of chess with the result that the Syzygy tablebases of DIR know (several: DIR:DIR)",
-    )
-    add_number(
-        group,
-        "--engine-timeout",
-        number(0.1, MOST_CLOCK_S),
-        "seconds after which an engine without a clock forfeits",
-        ENGINE_TIMEOUT_S,
-        metavar="S",
-    )
+    most = "end games as drawn after N moves of both sides"
+    add_number(group, "--maxmoves", whole(1, MOST_PLIES), most, 256)
+    known = "end games of chess with the result that the Syzygy tablebases of DIR know (several: DIR:DIR)"
+    group.add_argument(SYZYGY, default="", metavar="DIR", help=known)
+    silent = "seconds after which an engine without a clock forfeits"
+    add_number(group, "--engine-timeout", number(0.1, MOST_CLOCK_S), silent, ENGINE_TIMEOUT_S, metavar="S")
 
 
 def add_book_flags(parser: argparse.ArgumentParser) -> None:
     """The book of chess openings."""
-    parser.add_argument(
-        "--openings",
-        metavar="FILE",
-        help=f"book of openings, EPD or PGN; {BALANCED}: the book of this program (default for chess)",
-    )
-    parser.add_argument(
-        "--order",
-        choices=("sequential", "random"),
-        default="random",
-        help="order of the openings (default: random, by --seed)",
-    )
-    parser.add_argument("--plies", type=whole(0, MOST_PLIES), metavar="N", help="plies of a PGN book")
+    book = f"book of openings, EPD or PGN; {BALANCED}: the book of this program (default for chess)"
+    parser.add_argument("--openings", metavar="FILE", help=book)
+    order = "order of the openings (default: random, by --seed)"
+    parser.add_argument("--order", choices=("sequential", "random"), default="random", help=order)
+    add_number(parser, "--plies", whole(0, MOST_PLIES), "plies of a PGN book")
 
 
 def add_search_flags(parser: argparse.ArgumentParser) -> None:
@@ -182,13 +127,8 @@ def add_search_flags(parser: argparse.ArgumentParser) -> None:
     add_config_flag(parser)
     add_network_flags(parser)
     add_gpus_flag(parser)
-    add_number(
-        parser,
-        "--batch-size",
-        whole(1, MOST_UNITS),
-        "positions per evaluation of the network (default: by the number of games at a time, at most "
-        f"{MOST_BATCH})",
-    )
+    size = f"positions per evaluation of the network (default: by the games at a time, at most {MOST_BATCH})"
+    add_number(parser, "--batch-size", whole(1, MOST_UNITS), size)
     add_number(parser, "--seed", seed, "seed of openings, their order, and random moves", 0)
     add_flags(parser, {"search": SearchConfig})
 

@@ -78,7 +78,7 @@ class MatchReport:
         low, high = sorted((pairing.first, pairing.second))
         first, second = self._names[pairing.first], self._names[pairing.second]
         points, score = self.board.points(low, high), self.board.score(low, high)
-        elo = f", {elo_text(score)}" if score.games == points.games else ""
+        elo = f", {_elo_text(score)}" if score.games == points.games else ""
         hours = (time.monotonic() - self._started_s) / 3600
         rate = (self.board.games - self._before) / max(hours, 1e-9)
         left = self._games - self.board.games
@@ -86,7 +86,7 @@ class MatchReport:
         return (
             f"Game {pairing.number} of {self._games} ({first} vs {second}): {RESULTS[game.points]} "
             f"{{{game.reason}}}, {counted(game.plies, 'ply', 'plies')}; "
-            f"{self._names[low]} {points_text(points)}{elo}; {rate:,.0f} games/h"
+            f"{self._names[low]} {_points_text(points)}{elo}; {rate:,.0f} games/h"
             + (f", {at_most}{clock_text(3600 * left / rate)} left" if left else "")
         )
 
@@ -97,9 +97,32 @@ class MatchReport:
 
     def to_json(self) -> str:
         """The result for programs. pairs: how many gave 0, 1/2, 1, 3/2 and 2 points."""
-        found = self._tournament_json() if len(self._names) > 2 else self._json_of_two()
-        speed = asdict(self._speed) if self._speed else None
-        return json.dumps({"players": list(self._names), **found, "speed": speed})
+        report: dict[str, Any] = {"players": list(self._names)}
+        if len(self._names) > 2:
+            report["standings"] = [
+                {
+                    "name": name,
+                    "rating": rating.elo,
+                    "rating_95": [rating.low, rating.high],
+                    **_counts_json(self.board.total(number)),
+                }
+                for number, (name, rating) in enumerate(zip(self._names, self._ratings(), strict=True))
+            ]
+            report["meetings"] = [
+                {"players": [self._names[low], self._names[high]], **_score_json(self.board.score(low, high))}
+                for low, high in self.board.met
+            ]
+        else:
+            report |= _score_json(self.score)
+            report["not_counted"] = self.board.games - self.score.games
+            report["sprt"] = self._test and {
+                "elo": [self._test.elo0, self._test.elo1],
+                "model": self._test.model,
+                "log_likelihood_ratio": self._test.log_likelihood_ratio(self.score.pairs),
+                "bounds": self._test.bounds,
+                "decision": self._test.decide(self.score.pairs),
+            }
+        return json.dumps({**report, "speed": asdict(self._speed) if self._speed else None})
 
     def _lines_of_two(self) -> Iterator[str]:
         score, (first, second) = self.score, self._names
@@ -107,8 +130,8 @@ class MatchReport:
             f"{first} against {second}: +{score.wins} ={score.draws} -{score.losses}, "
             f"{score.share:.1%} of the points in {counted(sum(score.pairs), 'pair')}"
         )
-        yield f"{elo_text(score)}, likelihood of superiority {score.elo().superiority:.1%}"
-        yield f"{nelo_text(score)}, Ptnml(0-2): {list(score.pairs)}"
+        yield f"{_elo_text(score)}, likelihood of superiority {score.elo().superiority:.1%}"
+        yield f"{_nelo_text(score)}, Ptnml(0-2): {list(score.pairs)}"
         if (test := self._test) is not None:
             yield sprt_line(test, score)
             yield {
@@ -120,35 +143,6 @@ class MatchReport:
             why = "after the decision" if self.is_decided else "whose pairs, or earlier ones, are incomplete"
             yield f"({counted(left, 'game')} {why} not counted)"
 
-    def _json_of_two(self) -> dict[str, Any]:
-        score, test = self.score, self._test
-        found = {**score_json(score), "not_counted": self.board.games - score.games, "sprt": None}
-        if test is not None:
-            found["sprt"] = {
-                "elo": [test.elo0, test.elo1],
-                "model": test.model,
-                "log_likelihood_ratio": test.log_likelihood_ratio(score.pairs),
-                "bounds": test.bounds,
-                "decision": test.decide(score.pairs),
-            }
-        return found
-
-    def _tournament_json(self) -> dict[str, Any]:
-        standings = [
-            {
-                "name": name,
-                "rating": rating.elo,
-                "rating_95": [rating.low, rating.high],
-                **counts_json(self.board.total(number)),
-            }
-            for number, (name, rating) in enumerate(zip(self._names, self._ratings(), strict=True))
-        ]
-        met = [
-            {"players": [self._names[low], self._names[high]], **score_json(self.board.score(low, high))}
-            for low, high in self.board.met
-        ]
-        return {"standings": standings, "meetings": met}
-
     @property
     def _speed(self) -> Speed | None:
         """Of the games played now."""
@@ -159,23 +153,14 @@ class MatchReport:
         return ratings(len(self._names), {met: self.board.score(*met) for met in self.board.met})
 
     def _tournament_lines(self) -> Iterator[str]:
-        found = self._ratings()
         rows = [("rank", "name", "Elo", "95 %", "games", "score", "draws", "ptnml(0-2)")]
-        order = sorted(range(len(found)), key=lambda number: -found[number].elo)
-        for rank, number in enumerate(order, start=1):
-            rating, total = found[number], self.board.total(number)
-            rows.append(
-                (
-                    str(rank),
-                    self._names[number],
-                    f"{rating.elo:+.0f}",
-                    f"{rating.low:+.0f} to {rating.high:+.0f}",
-                    str(total.games),
-                    f"{total.share:.1%}",
-                    f"{total.draws / max(1, total.games):.0%}",
-                    str(list(total.pairs)),
-                )
-            )
+        found = sorted(enumerate(self._ratings()), key=lambda item: -item[1].elo)
+        for rank, (number, rating) in enumerate(found, start=1):
+            total = self.board.total(number)
+            interval = f"{rating.low:+.0f} to {rating.high:+.0f}"
+            share, draws = f"{total.share:.1%}", f"{total.draws / max(1, total.games):.0%}"
+            elo, games, pairs = f"{rating.elo:+.0f}", str(total.games), str(list(total.pairs))
+            rows.append((str(rank), self._names[number], elo, interval, games, share, draws, pairs))
         yield from table(rows, "rlrrrrrr")
         yield "Ratings by Bradley-Terry (a draw is half a win), their mean 0."
 
@@ -188,18 +173,18 @@ class MatchReport:
                 yield f"{name} lost {', '.join(failed)}"
 
 
-def points_text(score: MatchScore) -> str:
+def _points_text(score: MatchScore) -> str:
     """+9 =3 -8 (52.5%)."""
     return f"+{score.wins} ={score.draws} -{score.losses} ({score.share:.1%})"
 
 
-def elo_text(score: MatchScore) -> str:
+def _elo_text(score: MatchScore) -> str:
     """Elo +17.4 (95 %: -75.0 to +112.3)."""
     estimate = score.elo()
     return f"Elo {estimate.elo:+.1f} (95 %: {estimate.low:+.1f} to {estimate.high:+.1f})"
 
 
-def nelo_text(score: MatchScore) -> str:
+def _nelo_text(score: MatchScore) -> str:
     """nElo +23.5 +/- 152.3."""
     normalized = score.normalized_elo()
     return "nElo unknown" if normalized is None else f"nElo {normalized[0]:+.1f} +/- {normalized[1]:.1f}"
@@ -208,8 +193,8 @@ def nelo_text(score: MatchScore) -> str:
 def score_line(score: MatchScore) -> str:
     """All figures of complete pairs."""
     return (
-        f"{counted(score.games, 'game')} in {counted(sum(score.pairs), 'pair')}: {points_text(score)}, "
-        f"{elo_text(score)}, {nelo_text(score)}, LOS {score.elo().superiority:.1%}, "
+        f"{counted(score.games, 'game')} in {counted(sum(score.pairs), 'pair')}: {_points_text(score)}, "
+        f"{_elo_text(score)}, {_nelo_text(score)}, LOS {score.elo().superiority:.1%}, "
         f"Ptnml(0-2) {list(score.pairs)}"
     )
 
@@ -224,22 +209,14 @@ def sprt_line(test: Sprt, score: MatchScore) -> str:
     )
 
 
-def counts_json(score: MatchScore) -> dict[str, Any]:
-    """Games and pairs."""
-    return {
-        "wins": score.wins,
-        "draws": score.draws,
-        "losses": score.losses,
-        "pairs": score.pairs,
-        "share": score.share,
-    }
+def _counts_json(score: MatchScore) -> dict[str, Any]:
+    return {**asdict(score), "share": score.share}
 
 
-def score_json(score: MatchScore) -> dict[str, Any]:
-    """The same with Elo."""
+def _score_json(score: MatchScore) -> dict[str, Any]:
     estimate, normalized = score.elo(), score.normalized_elo()
     return {
-        **counts_json(score),
+        **_counts_json(score),
         "elo": estimate.elo,
         "elo_95": [estimate.low, estimate.high],
         "normalized_elo": normalized and normalized[0],

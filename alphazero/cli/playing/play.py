@@ -7,9 +7,8 @@ import sys
 from functools import partial
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.files import given_path
 from alphazero.base.text import escaped
-from alphazero.cli.flags import add_device_flag, add_number, add_weights_flag, network_of
+from alphazero.cli.flags import add_device_flag, add_number, add_paths, add_weights_flag, network_of
 from alphazero.games.notation import split_moves
 from alphazero.games.registry import make_line
 from alphazero.play.search_text import add_screen_flags, style_of
@@ -48,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="MOVE",
         help="moves already played, in chess as SAN or UCI: 1. e4 e7e5 2. Nf3 ...",
     )
-    parser.add_argument("--pgn", metavar="FILE", help="append every game to this PGN file (chess)")
+    add_paths(parser, "--pgn", "append every game to this PGN file (chess)")
     parser.add_argument("--seed", type=seed, metavar="N", help="seed of --side random")
     add_device_flag(parser)
     add_screen_flags(parser)
@@ -57,26 +56,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Play until `quit`, Ctrl-D or Ctrl-C."""
     from alphazero.play.net import load
-    from alphazero.play.session import SIDE_WORDS, PlaySession, PlaySettings, require_chess
+    from alphazero.play.session import SIDE_WORDS, PlaySession, require_chess
 
     if args.seed is not None and args.side != "random":
         raise ConfigError(f"--seed: only with --side random; the side is {args.side}")
     args.weights = network_of(args)
     net = load(args.weights, device=args.device, flag=NETWORK)
+    if args.pgn is not None:
+        require_chess(net.game, "--pgn")
+    moves = tuple(split_moves(make_line(net.game, args.fen), args.moves))
+    shape = f"{net.game} {net.config.blocks}x{net.config.filters}"
+    print(escaped(f"{net.source}: {shape} (help lists the commands)"))
     simulations = args.simulations or (None if args.seconds else DEFAULT_SIMULATIONS)
-    settings = PlaySettings(
+    session = PlaySession(
+        net,
+        style_of(args),
+        read_line,
+        partial(print, flush=True),
         side=SIDE_WORDS.get(args.side, args.side),
         limits=SearchLimits(nodes=simulations, seconds=args.seconds),
         start=args.fen,
-        moves=tuple(split_moves(make_line(net.game, args.fen), args.moves)),
-        pgn=None if args.pgn is None else given_path(args.pgn, "--pgn"),
+        moves=moves,
+        pgn=args.pgn,
         seed=args.seed,
     )
-    if settings.pgn is not None:
-        require_chess(net.game, "--pgn")
-    shape = f"{net.game} {net.config.blocks}x{net.config.filters}"
-    print(escaped(f"{net.source}: {shape} (help lists the commands)"))
-    session = PlaySession(net, settings, style_of(args), read_line, partial(print, flush=True))
     try:
         session.run()
     except KeyboardInterrupt:

@@ -18,7 +18,7 @@ from alphazero.base.files import sha256_of
 from alphazero.base.section import flag_of, values_of_flags
 from alphazero.base.text import one_of, quoted, shortened
 from alphazero.cli.flags import device_of, make_solver
-from alphazero.games.notation import CHESS
+from alphazero.games.registry import CHESS
 from alphazero.machine.environment import START
 from alphazero.play.matches.limits import Limit, TimeControl, seconds, whole_number
 from alphazero.play.matches.players import (

@@ -16,11 +16,11 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.log import Work
 from alphazero.base.section import flag_of
 from alphazero.base.text import counted, table
-from alphazero.cli.flags import add_number, add_weights_flag, networks_of
+from alphazero.cli.flags import add_number, add_paths, add_weights_flag, networks_of
 from alphazero.cli.playing.match import arena_of, check_concurrency
 from alphazero.cli.playing.match_flags import RANDOM_PLIES, add_book_flags, add_search_flags, book_of
 from alphazero.cli.playing.players import Lineup
-from alphazero.games.notation import CHESS
+from alphazero.games.registry import CHESS
 from alphazero.measure.match import Scoreboard
 from alphazero.play.matches.game import Adjudication, FinishedGame, pairings_of
 from alphazero.play.matches.limits import Limit
@@ -58,20 +58,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "its ratings.jsonl, and mark the strongest best-elo",
     )
     add_number(parser, "--games", whole(2, MOST_GAMES), "most games of each network, an even number", 200)
-    add_number(
-        parser,
-        "--width",
-        number(1, 10_000),
-        "stop when the 95 %% interval is at most this wide",
-        100.0,
-        metavar="ELO",
-    )
-    parser.add_argument(
-        "--ladder",
-        type=Path,
-        metavar="DIR",
-        help="directory of the ladder's networks, maia-1100.pb.gz and maia-1500.pb.gz (chess)",
-    )
+    enough = "stop when the 95 %% interval is at most this wide"
+    add_number(parser, "--width", number(1, 10_000), enough, 100.0, metavar="ELO")
+    networks = "directory of the ladder's networks, maia-1100.pb.gz and maia-1500.pb.gz (chess)"
+    add_paths(parser, "--ladder", networks, "DIR")
     add_number(parser, "--concurrency", whole(1, 1024), "games with Stockfish side by side", 8)
     add_book_flags(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -285,19 +275,13 @@ def table_of(found: list[dict[str, Any]], ladder: Ladder) -> Iterator[str]:
     rows = [("network", "step", "Elo", "95 %", "games", "against")]
     for rating in found:
         low, high = rating["elo_95"]
-        rows.append(
-            (
-                rating["weights"],
-                "" if rating["step"] is None else f"{rating['step']:,}",
-                f"{rating['elo']:.0f}",
-                f"{low:.0f} to {high:.0f}",
-                str(rating["games"]),
-                ", ".join(
-                    f"{met['name']} +{met['wins']} ={met['draws']} -{met['losses']}"
-                    for met in rating["opponents"]
-                ),
-            )
+        step = "" if rating["step"] is None else f"{rating['step']:,}"
+        met = ", ".join(
+            f"{each['name']} +{each['wins']} ={each['draws']} -{each['losses']}"
+            for each in rating["opponents"]
         )
+        elo, interval = f"{rating['elo']:.0f}", f"{low:.0f} to {high:.0f}"
+        rows.append((rating["weights"], step, elo, interval, str(rating["games"]), met))
     yield from table(rows, "lrrrrl")
     for rating in found:
         if rating["beyond"]:

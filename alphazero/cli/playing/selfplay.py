@@ -43,21 +43,6 @@ if TYPE_CHECKING:
     from alphazero.network.model.resnet import AlphaZeroNet
 
 SECTIONS = {"search": SearchConfig, "self_play": SelfPlayConfig}
-# Settings of training on the games.
-UNUSED = (
-    "mode",
-    "generations",
-    "steps_per_generation",
-    "pretraining_steps",
-    "historical_share",
-    "reuse",
-    "simulations_per_round",
-    "evaluation_precision",
-    "gate_games",
-    "gate_score",
-    "value_q_ratio",
-    "window_minimum",
-)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", default=argparse.SUPPRESS, metavar="N", help="seed of noise and openings (default: 0)"
     )
-    add_flags(parser, SECTIONS, unused=UNUSED)
+    add_flags(parser, SECTIONS, trains=False)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -92,7 +77,7 @@ def config_of(args: argparse.Namespace) -> Config:
     flags.pop("precision", None)  # of the evaluations, not of training, which has no int8
     config = load_config(args.config, flags)
     own = settled(config.self_play, config.search, config.training.batch_size, num_ranks=1)
-    return replace(config, self_play=own)
+    return replace(config, self_play=own.of(config.self_play))
 
 
 @contextlib.contextmanager

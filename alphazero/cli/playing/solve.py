@@ -6,9 +6,9 @@ import argparse
 import json
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from alphazero.base.errors import ConfigError, GameInputError
+from alphazero.base.errors import GameInputError
 from alphazero.base.text import counted
 from alphazero.cli.flags import add_number, make_solver
 from alphazero.settings.flags import MOST_COUNT, whole
@@ -20,22 +20,8 @@ if TYPE_CHECKING:
 STONES_PER_SIDE = 21
 QUIET_S = 2.0  # a shorter search reports no progress
 PROGRESS_INTERVAL_S = 1.0
-MOVED = {
-    "--targets": "tools.connect4_targets",
-    "--make-early": "tools.connect4_positions",
-    "--make-table": "tools.connect4_positions",
-}
 
 Result = TypeVar("Result")
-
-
-class MovedFlag(argparse.Action):
-    """A flag whose task is a tool of the checkout."""
-
-    def __call__(self, *arguments: object) -> NoReturn:
-        """Raises ConfigError naming the tool."""
-        (flag,) = self.option_strings
-        raise ConfigError(f"{flag}: expected python -m {MOVED[flag]}, in a checkout (docs/connect4.md)")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -52,8 +38,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_number(parser, "--table-mib", whole(1, MOST_COUNT), "memory of the solver", 512, metavar="MIB")
-    for flag in MOVED:
-        parser.add_argument(flag, action=MovedFlag, nargs="?", help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -94,17 +78,14 @@ def read_moves(text: str) -> _core.Connect4Line:
 
     line = _core.Connect4Line()
     for number, column in enumerate(text, start=1):
-        if line.outcome().over:
-            raise GameInputError(
-                f"{text!r}: the game is over after {number - 1} moves; expected a game in progress"
-            )
         if column not in "1234567" or int(column) - 1 not in line.legal():
             raise GameInputError(
                 f"{text!r}, move {number}: {column!r}: expected a column 1-7 that is not full"
             )
         line.push(int(column) - 1)
-    if line.outcome().over:
-        raise GameInputError(f"{text!r}: the game is over; expected a game in progress")
+        if line.outcome().over:
+            over = f"the game is over after {counted(number, 'move')}"
+            raise GameInputError(f"{text!r}: {over}; expected a game in progress")
     return line
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from alphazero.base.errors import ConfigError, WeightsError
 from alphazero.cli.flags import add_network_flags, add_weights_flag, device_of, named_network
 from alphazero.machine.environment import version_of
-from alphazero.play.uci import LoadedNetwork, NetworkRequest, UciEngine
+from alphazero.play.uci.engine import LoadedNetwork, NetworkRequest, UciEngine
 from alphazero.run.find import default_weights
 
 

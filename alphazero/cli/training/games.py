@@ -15,7 +15,7 @@ from alphazero.games.outside import names, openspiel
 from alphazero.games.outside.trials.check import Findings, check
 from alphazero.games.outside.trials.measured import measure
 from alphazero.games.outside.trials.symmetry import described, symmetries_of
-from alphazero.games.outside.use import explainer_of, rules_of
+from alphazero.games.outside.use import explained, rules_of
 from alphazero.games.registry import game_names, get_game, get_spec, make_line, read_game
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_lane
@@ -45,7 +45,10 @@ def run(args: argparse.Namespace) -> int:
     """List the games, or check one."""
     if args.action == "check":
         return check_one(read_game("GAME", args.game), args.games, args.seed)
-    rows = [HEADER, *map(own_row, game_names())]
+    rows = [HEADER]
+    for spec in map(get_spec, game_names()):
+        shape = (spec.num_planes, spec.board_height, spec.board_width)
+        rows.append(row_of(spec.name, spec.policy_size, shape, spec.policy_planes))
     try:
         rows += [outside_row(f"{names.OPENSPIEL}{name}") for name in openspiel.names_that_fit()]
         rest = f"and classes of your own in Python, --game {names.FORMS.split(' or ')[1]}"
@@ -56,21 +59,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def own_row(name: str) -> Row:
-    """Of a game in the core."""
-    spec = get_spec(name)
-    shape = (spec.num_planes, spec.board_height, spec.board_width)
-    return _row(name, spec.policy_size, shape, spec.policy_planes)
-
-
 def outside_row(name: str) -> Row:
     """Of rules outside of it, which are not given to the core for this; two planes are added."""
     rules = rules_of(name)
     planes, height, width = rules.shape
-    return _row(rules.name, rules.num_actions, (planes + 2, height, width), rules.policy_planes)
+    return row_of(rules.name, rules.num_actions, (planes + 2, height, width), rules.policy_planes)
 
 
-def _row(name: str, num_moves: int, shape: tuple[int, int, int], policy_planes: int) -> Row:
+def row_of(name: str, num_moves: int, shape: tuple[int, int, int], policy_planes: int) -> Row:
+    """num_moves: of the whole game. policy_planes: as in GameSpec."""
     planes, height, width = shape
     is_board = height * width > 1
     seen = f"{planes} planes of {height}x{width}" if is_board else f"{planes} numbers"
@@ -82,11 +79,8 @@ def check_one(name: str, num_games: int, seed: int) -> int:
     if not names.is_outside(name):
         raise ConfigError(f"{name}: its rules are this program's own; expected {names.FORMS}")
     rules = rules_of(name)
-    try:
-        with showing("random games", num_games, "game") as work:
-            found = check(rules, num_games, seed, LIMIT_S, lambda: work.advance(work.done + 1))
-    except Exception as error:
-        raise RulesError(explainer_of(name)(error)) from error
+    with explained(name), showing("random games", num_games, "game") as work:
+        found = check(rules, num_games, seed, LIMIT_S, lambda: work.advance(work.done + 1))
     rows = rows_of(name, found)
     if not found.faults:
         make_line(name).packed()  # the core has nothing against it
@@ -96,10 +90,11 @@ def check_one(name: str, num_games: int, seed: int) -> int:
         rows.append(("symmetries", described(symmetries_of(name))))
         rows.append(("training", line_of(config, measure(name))))
     print("\n".join(table(rows)))
-    print("".join(f"note: {note}\n" for note in found.notes), end="")
-    print("".join(f"fault: {fault}\n" for fault in found.faults), end="")
+    print("".join(f"note: {note}\n" for _, note in found.notes.values()), end="")
+    print("".join(f"fault: {fault}\n" for fault in found.faults.values()), end="")
     if found.faults:
-        raise RulesError(f"{name}: {counted(len(found.faults), 'fault')}; {found.faults[0]}")
+        first = next(iter(found.faults.values()))
+        raise RulesError(f"{name}: {counted(len(found.faults), 'fault')}; {first}")
     return 0
 
 

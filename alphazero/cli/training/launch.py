@@ -40,7 +40,7 @@ from alphazero.settings.scope import kept_settings
 from alphazero.show.weights_and_biases import require_wandb
 from alphazero.training.ranks.batch import (
     LEAST_MICRO_BATCH,
-    SavedBatch,
+    BatchSizes,
     batch_over,
     fix_batch,
     idle_notice,
@@ -105,22 +105,21 @@ def cpu_ranks_for(num_cores: int, config: Config, *, fresh_start: bool) -> CpuRa
 
     def ranks_at_work(num_ranks: int) -> float:
         try:
-            fixed, _ = fix_batch(config, num_ranks, saved)
-            training = fixed.training
-            plan = plan_batches(training.batch_size, training.micro_batch_size, [1.0] * num_ranks, "cpu")
+            sizes, _ = fix_batch(config, num_ranks, saved)
+            plan = plan_batches(sizes.batch_size, _in_use(sizes, saved), [1.0] * num_ranks, "cpu")
         except ConfigError:  # no such plan; where there is none at all, the trainer reports why
             return 0.0
         return num_ranks * (1 - plan.idle_share)
 
     batch_size = saved.batch_size if saved else batch_over(config, num_cores)
-    named = config.training.micro_batch_size
-    least = LEAST_MICRO_BATCH["cpu"]
+    training, least = config.training, LEAST_MICRO_BATCH["cpu"]
+    named = _in_use(BatchSizes(training.batch_size, training.micro_batch_size), saved)
     least = min(least, named) if named > 0 else least
     available = HostMemory().check().available_bytes
     return choose_cpu_ranks(num_cores, batch_size, least, config.network, available, ranks_at_work)
 
 
-def _as_resumed(config: Config, *, fresh_start: bool) -> tuple[Config, SavedBatch | None]:
+def _as_resumed(config: Config, *, fresh_start: bool) -> tuple[Config, BatchSizes | None]:
     """For a run that continues: `config` with what its newest checkpoint holds, and the batch of that."""
     if fresh_start:
         return config, None
@@ -132,11 +131,14 @@ def _as_resumed(config: Config, *, fresh_start: bool) -> tuple[Config, SavedBatc
                 continue
             saved = state.get("config")
             kept = kept_settings(saved, in_use, config).config if isinstance(saved, dict) else config
-            training = kept.training
-            if training.micro_batch_size <= 0 and training.batch_size == batch:
-                training = dataclasses.replace(training, micro_batch_size=in_use)
-            return dataclasses.replace(kept, training=training), SavedBatch(batch, in_use)
+            return kept, BatchSizes(batch, in_use)
     return config, None
+
+
+def _in_use(sizes: BatchSizes, saved: BatchSizes | None) -> int:
+    """The micro-batch; the checkpoint's where none is named."""
+    is_chosen = sizes.micro_batch_size <= 0 and saved is not None and sizes.batch_size == saved.batch_size
+    return saved.micro_batch_size if is_chosen and saved else sizes.micro_batch_size
 
 
 def check_batches(
@@ -155,14 +157,10 @@ def check_batches(
         return [f"batch {config.training.batch_size} over as many ranks as the hosts have devices", *shown]
     weights = [host.weight for host in plan.hosts for _ in range(host.num_ranks or 0)]
     device = "cpu" if plan.device == "cpu" else "cuda"
-    config, _ = fix_batch(config, len(weights), saved, places(settings))
-    training = config.training
+    sizes, _ = fix_batch(config, len(weights), saved, places(settings))
+    equal_passes = config.training.zero_stage >= 2
     batches = plan_batches(
-        training.batch_size,
-        training.micro_batch_size,
-        weights,
-        device,
-        equal_passes=training.zero_stage >= 2,
+        sizes.batch_size, _in_use(sizes, saved), weights, device, equal_passes=equal_passes
     )
     notice = idle_notice(batches, device, max(named, 0))
     return [*([notice] if notice else []), f"batch {batches}", *shown]

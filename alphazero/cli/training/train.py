@@ -39,9 +39,7 @@ from alphazero.settings.load import (
     SECTIONS,
     Config,
     load_config,
-    merge,
     shipped_deepspeed_config,
-    with_named_rate,
 )
 from alphazero.settings.outside.chosen import OUTSIDE_PRESET, line_of, with_chosen
 from alphazero.settings.scope import changed_settings, kept_settings, require_same_run
@@ -154,8 +152,8 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
     check_spelling(args.resume)
     if is_outside(str(flags.get("game", ""))):
         default_preset = OUTSIDE_PRESET
-    config = load_config(args.config or default_preset, flags, is_named=bool(args.config))
     settings = read_deepspeed_settings(Path(deepspeed_config_file(args) or shipped_deepspeed_config()))
+    config = load_config(args.config or default_preset, flags, settings, is_named=bool(args.config))
     given = [(path, "--data") for path in config.data.data]
     for path, flag in (*given, *((path, "--validation-data") for path in config.data.validation_data)):
         if not given_path(path, flag).exists():
@@ -163,7 +161,6 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
                 f"{path}: no such file or directory; expected a game store, PGN file or directory"
             )
         refuse_positions(Path(path))
-    config = with_named_rate(merge(config, settings))
     return (_with_chosen(config) if not args.config or config.set_by_file else config), settings
 
 
@@ -198,7 +195,7 @@ def check_resumed(config: Config, resume: str, *, fresh_start: bool) -> bool:
     if isinstance(saved, dict) and isinstance(step, int) and isinstance(in_use, int):
         changes = changed_settings(saved, kept_settings(saved, in_use, config).config)
         others = [change for change in changes if change.name != "batch_size"]
-        require_same_run(run.path, step, saved, others)
+        require_same_run(run.path, step, others)
     return True
 
 

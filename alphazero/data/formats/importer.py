@@ -40,7 +40,7 @@ C = TypeVar("C")
 G = TypeVar("G", bound=_core.PgnGames | Lc0Chunk)
 
 ALL_GAMES = GameFilters()
-# Of what the parsers make of files: with another number, cached stores are imported again.
+# Of what the parsers make of files: with another number, as with other columns, cached stores are made again.
 VERSION = 2
 
 MEGABYTE = 1_000_000

@@ -29,7 +29,7 @@ from alphazero.data.formats.files import (
     unpacked,
 )
 from alphazero.data.formats.parallel import Format, SourceEnd
-from alphazero.data.store.schema import PLY_NOTES
+from alphazero.data.store.schema import FIELDS, PGN_HEADERS, PLY_NOTES, SCHEMA
 from alphazero.data.store.writer import (
     ROW_SCHEMA,
     list_column,
@@ -173,23 +173,27 @@ def cut_chunks(reader: SourceReader, chunk_bytes: int) -> Iterator[bytes]:
 GAME = "chess"
 STANDARD = "standard"
 CHESS960 = "chess960"
-_TEXTS = ("start_fen", "termination", "white", "black", "event", "date")
 
 
-def _text(column: _core.PgnText) -> pa.Array[Any]:
+def _header(games: _core.PgnGames, name: str) -> pa.Array[Any]:
+    column = getattr(games, name)
+    if pa.types.is_integer(FIELDS[name].type):
+        return number_column(FIELDS[name].type, column.value, column.valid)
     return text_column(column.offset, column.bytes, column.valid)
 
 
 def _version_2_columns(games: _core.PgnGames) -> dict[str, pa.Array[Any]]:
     """Those of which the games say anything."""
-    columns: dict[str, pa.Array[Any]] = {}
+    columns = {
+        name: _header(games, name)
+        for name in PGN_HEADERS
+        if name not in SCHEMA.names and np.any(getattr(games, name).valid)
+    }
     for name, kind in PLY_NOTES.items():
         notes = getattr(games, name)
         if len(notes.value):
             entries = number_column(kind, notes.value, notes.valid)
             columns[name] = list_column(pa.list_(kind), notes.offset, entries, notes.list_valid)
-    if np.any(games.time_control.valid):
-        columns["time_control"] = _text(games.time_control)
     return columns
 
 
@@ -218,11 +222,10 @@ class _Pgn(Format[bytes, _core.PgnGames]):
             "variant": pa.array(np.where(games.is_chess960[begin:end], CHESS960, STANDARD), pa.utf8()),
             "moves": moves,
             "result": number_column(pa.int8(), games.result, games.result_valid),
-            "white_elo": number_column(pa.int32(), games.white_elo.value, games.white_elo.valid),
-            "black_elo": number_column(pa.int32(), games.black_elo.value, games.black_elo.valid),
             "source": pa.repeat(source_name, num_rows),
         }
-        columns |= {name: _text(getattr(games, name)) for name in _TEXTS}
+        of_headers = [name for name in ("start_fen", *PGN_HEADERS) if name in SCHEMA.names]
+        columns |= {name: _header(games, name) for name in of_headers}
         further = _version_2_columns(games)
         return rows_with(row_schema(further), columns | further, begin, num_rows)
 

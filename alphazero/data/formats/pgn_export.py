@@ -19,17 +19,12 @@ from alphazero.base.errors import DataError
 from alphazero.base.files import replacing
 from alphazero.data.formats.pgn import CHESS960, GAME
 from alphazero.data.store.games import GameRow, games_of
+from alphazero.data.store.schema import PGN_HEADERS
 from alphazero.data.store.store import GameStore, named_faults
 from alphazero.games.notation import RESULTS
 
 _LINE_WIDTH = 80
-# Tags beyond the seven that every game has, by the column they come from.
-_TAGS = {
-    "WhiteElo": "white_elo",
-    "BlackElo": "black_elo",
-    "TimeControl": "time_control",
-    "Termination": "termination",
-}
+_ROSTER = ("Event", "Site", "Date", "Round", "White", "Black", "Result")  # that every game has
 # lc0's centipawns of a value: 90 tan(1.5637541897 q), src/search/classic/search.cc.
 _CENTIPAWNS = 90.0
 _STEEPNESS = 1.5637541897
@@ -80,21 +75,16 @@ def _lines(words: Iterable[str]) -> list[str]:
 
 def _tags(game: GameRow, result: str) -> Iterator[tuple[str, str]]:
     values = game.values
-    yield "Event", values.get("event", "?")
-    yield "Site", "?"
-    yield "Date", values.get("date", "????.??.??")
-    yield "Round", "?"
-    yield "White", values.get("white", "?")
-    yield "Black", values.get("black", "?")
-    yield "Result", result
+    tags = {tag: str(values[column]) for column, tag in PGN_HEADERS.items() if column in values}
+    tags = {"Date": "????.??.??", "Result": result} | tags
+    for tag in _ROSTER:
+        yield tag, tags.pop(tag, "?")
     if values["variant"] == CHESS960:
         yield "Variant", "Chess960"
     if "start_fen" in values:
         yield "SetUp", "1"
         yield "FEN", values["start_fen"]
-    for tag, column in _TAGS.items():
-        if column in values:
-            yield tag, str(values[column])
+    yield from tags.items()
 
 
 def _escaped(value: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from alphazero.base.errors import DataError
 from alphazero.data.sampling.loader import WindowEncoder
 from alphazero.data.sampling.window import GamePlies, SampleGroups, Window, arrays_of
 from alphazero.data.store.columns import list_view
-from alphazero.data.store.game_filters import FilterCount, filter_texts, first_to_remove, judged
+from alphazero.data.store.game_filters import GAME_FILTERS, FilterCount, filter_texts, first_to_remove, judged
 from alphazero.data.store.store import ShardView
 from alphazero.games.registry import get_spec
 from alphazero.settings.data import GameFilters, SampleFilters, chosen_filters, filter_text
@@ -46,15 +47,9 @@ def for_training(window: Window, filters: SampleFilters, seed: int, *, num_threa
 
     Raises DataError where nothing is left, or too much to be merged.
     """
-    chosen = chosen_filters(filters)
-    if "skip_plies" in chosen:
-        window = _without_places(
-            window, "skip_plies", filters.skip_plies, lambda places: places.ply >= filters.skip_plies
-        )
-    if "max_positions_per_game" in chosen:
-        window = _draw(window, filters.max_positions_per_game, seed)
-    if "merge_duplicates" in chosen:
-        window = _merge(window, num_threads)
+    for name, value in chosen_filters(filters).items():
+        if name in _OF_TRAINING:
+            window = _OF_TRAINING[name](window, value, seed, num_threads)
     return window
 
 
@@ -170,7 +165,11 @@ def _clocks_before(places: _ShardPlaces) -> npt.NDArray[np.int64]:
     return chosen
 
 
-def _draw(window: Window, most: int, seed: int) -> Window:
+def _skip(window: Window, skip_plies: int, seed: int, num_threads: int) -> Window:
+    return _without_places(window, "skip_plies", skip_plies, lambda places: places.ply >= skip_plies)
+
+
+def _draw(window: Window, most: int, seed: int, num_threads: int) -> Window:
     def keeps(places: _ShardPlaces) -> npt.NDArray[np.bool_]:
         # A game keeps its draw whatever other filters leave of its neighbours.
         game_key = (np.uint64(places.shard) << np.uint64(32)) + places.games.astype(np.uint64)
@@ -180,7 +179,7 @@ def _draw(window: Window, most: int, seed: int) -> Window:
     return _without_places(window, "max_positions_per_game", most, keeps, seed=seed)
 
 
-def _merge(window: Window, num_threads: int) -> Window:
+def _merge(window: Window, _: bool, seed: int, num_threads: int) -> Window:
     if window.num_samples > MOST_MERGED:
         raise DataError(
             f"merge_duplicates: {window.num_samples:,} positions; expected at most {MOST_MERGED:,}, which are"
@@ -199,3 +198,15 @@ def _checked(window: Window) -> Window:
     if not window.num_games and window.filtered and any(count.removed for count in window.filtered):
         raise DataError(f"the filters leave no game to train on: {'; '.join(map(str, window.filtered))}")
     return window
+
+
+# Filters of positions that validation does not use; chosen_filters has their order.
+_OF_TRAINING: dict[str, Callable[[Window, Any, int, int], Window]] = {
+    "skip_plies": _skip,
+    "max_positions_per_game": _draw,
+    "merge_duplicates": _merge,
+}
+assert {field.name for field in dataclasses.fields(SampleFilters)} == GAME_FILTERS | {
+    "min_clock",
+    *_OF_TRAINING,
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,8 @@ def time_class(header: str) -> str | None:
     seconds = float(found["base"]) + _TYPICAL_MOVES * float(found["increment"] or 0)
     return next((name for name, bound in _BOUNDS if seconds < bound), _SLOWEST)
 
+
+GAME_FILTERS = frozenset(field.name for field in fields(GameFilters))
 
 # Shapes: G games.
 
@@ -97,7 +99,7 @@ def judged(rows: pa.RecordBatch | None, num_games: int, filters: GameFilters) ->
 
 def game_filters_of(filters: GameFilters) -> dict[str, Any]:
     """The filters of whole games that are set, by name. Raises ConfigError where no game can pass."""
-    return {name: value for name, value in chosen_filters(filters).items() if name in _JUDGES}
+    return {name: value for name, value in chosen_filters(filters).items() if name in GAME_FILTERS}
 
 
 def filter_texts(filters: GameFilters) -> list[str]:
@@ -193,3 +195,4 @@ _JUDGES: dict[str, Callable[[_Headers, Any], Judgement]] = {
     "events": _events,
     "exclude_terminations": _exclude_terminations,
 }
+assert _JUDGES.keys() == GAME_FILTERS, "each filter of games has a judge: a flag without one does nothing"

@@ -1,6 +1,7 @@
 """The columns of a shard: those of every store, and the optional ones of version 2.
 
-A store without a column of version 2 is a version 1 store, byte for byte.
+A store without a column of version 2 is a version 1 store, byte for byte. Version 2 may get further columns:
+a program that does not know one passes it over, and a cached import is made again by one that does.
 """
 
 from __future__ import annotations
@@ -80,6 +81,20 @@ VERSION_2_FIELDS: tuple[pa.Field[Any], ...] = (
     pa.field("time_control", _WORDS),
 )
 
+# The headers of PGN that are columns, in the order in which they are written; csrc/data/pgn_parser.hpp reads
+# them. The first four are among the seven that every game has.
+PGN_HEADERS: dict[str, str] = {
+    "event": "Event",
+    "date": "Date",
+    "white": "White",
+    "black": "Black",
+    "white_elo": "WhiteElo",
+    "black_elo": "BlackElo",
+    "time_control": "TimeControl",
+    "termination": "Termination",
+}
+
+FIELDS: dict[str, pa.Field[Any]] = {field.name: field for field in (*SCHEMA, *VERSION_2_FIELDS)}
 OLDEST_VERSION = 1
 VERSION = 2
 

@@ -43,7 +43,7 @@ from alphazero.data.store.columns import (
     search_view,
     validity,
 )
-from alphazero.data.store.schema import OLDEST_VERSION, VERSION, schema_with, version_of
+from alphazero.data.store.schema import FIELDS, OLDEST_VERSION, VERSION, schema_with, version_of
 from alphazero.games.registry import get_game, known_game
 
 MAGIC = "alphazero-game-store"
@@ -300,13 +300,15 @@ def shard_batch(source: pa.Buffer, path: Path) -> pa.RecordBatch:
     """
     try:
         reader = pa.ipc.open_file(source)
-        if not reader.schema.equals(schema_with(reader.schema.names)):
+        known = [field for field in reader.schema if field.name in FIELDS]  # a newer program may have more
+        names = [field.name for field in known]
+        if not pa.schema(known).equals(schema_with(names)):
             raise DataError(
                 f"{path}: its columns are not those of a shard of version {OLDEST_VERSION} or {VERSION}"
             )
         if reader.num_record_batches != 1:
             raise DataError(f"{path}: {reader.num_record_batches} record batches; expected 1")
-        batch = reader.get_batch(0)
+        batch = reader.get_batch(0).select(names)
         batch.validate(full=True)  # reads what is as long as there are games, not the moves and policies
         return batch
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:

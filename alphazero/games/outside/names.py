@@ -51,10 +51,6 @@ class ClassName:
         values = ",".join(f"{name}={value!r}" for name, value in self.parameters)
         return f"{Path(self.file).name}:{self.of}" + (f"({values})" if values else "")
 
-    def is_like(self, other: ClassName) -> bool:
-        """Whether both are the same class, in whatever version of the file."""
-        return self.plain == other.plain
-
 
 _named: dict[str, ClassName] = {}  # by recorded name, with the path that the user gave
 _reported: set[str] = set()
@@ -143,7 +139,7 @@ def version_now(recorded: str) -> str:
     if asked is None or recorded in _named:
         return recorded
     for name, one in _named.items():
-        if not one.is_like(asked):
+        if one.plain != asked.plain:  # the same class, in whatever version of the file
             continue
         if recorded not in _reported and asked.digest and os.environ.get("RANK", "0") == "0":
             _reported.add(recorded)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
-from alphazero.base.errors import ConfigError
+from alphazero.base.errors import AlphaZeroError, ConfigError, RulesError
 from alphazero.games.outside import openspiel, python_file
 from alphazero.games.outside.names import class_of, name_class, named_class
 from alphazero.games.outside.rules import Explainer, Rules, as_floats, watch
@@ -30,10 +32,15 @@ def explainer_of(name: str) -> Explainer:
     return Explainer(rules_of(name).place, file)
 
 
-def policy_layout(name: str) -> tuple[int, tuple[int, ...]]:
-    """GameSpec's policy_planes and policy_map."""
-    rules = rules_of(name)
-    return rules.policy_planes, rules.policy_map
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """What the rules of this game raise within the block becomes a RulesError."""
+    try:
+        yield
+    except AlphaZeroError:
+        raise
+    except Exception as error:
+        raise RulesError(explainer_of(name)(error)) from error
 
 
 def use_rules(name: str) -> None:

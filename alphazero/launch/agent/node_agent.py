@@ -275,6 +275,7 @@ class NodeAgent:
         for stream in (*self._ranks.values(), self._launcher_output):
             stream.close()
         self._outputs.close()
+        self._selector.close()
 
 
 def serve(reader: int, writer: int, inbox: SignalInbox) -> None:

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from alphazero.base.log import FIRST_SILENCE_S, FORMAT_VARIABLE, JSON, Work, in_json, stamped
+from alphazero.base.log import FIRST_SILENCE_S, FORMAT_VARIABLE, JSON, Say, Work, in_json, stamped
 from alphazero.base.text import exit_text, last_line
 from alphazero.launch.agent import protocol
 from alphazero.launch.agent.processes import SignalInbox
 from alphazero.launch.agent.protocol import Beat, Ended, Message, Output
 from alphazero.launch.blame import HANG, Failure
-from alphazero.launch.head.dry_run import Say, show
+from alphazero.launch.head.dry_run import show
 from alphazero.launch.head.remote import AgentLink, explain_ssh
 from alphazero.launch.plan.launch_plan import LaunchPlan
 from alphazero.run.rank_watch import Hang, RankState, find_hang

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from alphazero.base.log import program_line
@@ -77,9 +77,6 @@ def _command_there(plan: LaunchPlan, rank: int, program: Sequence[str]) -> Comma
     if plan.interface:
         variables += interface_variables(device, plan.interface, "--interface")
     return replace(command, variables=tuple(variables))
-
-
-Say = Callable[[str], None]
 
 
 def say(text: str) -> None:

@@ -17,12 +17,13 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from alphazero.base.errors import LaunchError
+from alphazero.base.log import Say
 from alphazero.base.records import from_table
 from alphazero.machine.machine import ANY_PORT, EVERYWHERE, list_addresses, listen_on
 
@@ -39,8 +40,6 @@ PORTS_AT_ONCE = 64
 SPARE_CONNECTIONS = 64
 MAX_HOST = 255
 MOST_SHOWN = 4
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

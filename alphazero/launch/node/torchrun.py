@@ -9,6 +9,7 @@ interfaces.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import socket
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import LaunchError, LostConnectionError, PortInUseError
 from alphazero.base.log import error_line
 from alphazero.base.text import escaped
-from alphazero.launch.blame import FAILURE_VARIABLE, Failure, RankEnd, first_failure
+from alphazero.launch.blame import FAILURE_VARIABLE, Failure, failure_of, first_failure
 from alphazero.launch.node.host_link import LostNode, tell_nodes, watch_nodes
 from alphazero.launch.node.meeting import MeetingPoint, Participant
 from alphazero.launch.node.meeting import meet as meet_nodes
@@ -112,7 +113,8 @@ def run(args: argparse.Namespace, listener: socket.socket | None) -> tuple[int, 
         failure = report(error.failures)
         return failure.status, f"rank {failure.rank} {failure.fate}"
     except SignalException as error:
-        print(f"alphazero: ended by {error.sigval.name}", file=sys.stderr)
+        with contextlib.suppress(OSError):  # the agent, which reads it, may be dead
+            print(f"alphazero: ended by {error.sigval.name}", file=sys.stderr, flush=True)
         return 128 + int(error.sigval), f"ended by {error.sigval.name}"
     finally:
         del store
@@ -183,14 +185,15 @@ def refuse(error: LaunchError, environment: Mapping[str, str] = os.environ) -> i
 
 def report(failures: Mapping[int, ProcessFailure], environment: Mapping[str, str] = os.environ) -> Failure:
     """Say which rank failed first and how."""
-    ends = [
-        RankEnd(rank, failure.local_rank, failure.pid, failure.exitcode)
-        for rank, failure in sorted(failures.items())
+    directory = environment.get(OUTPUT_VARIABLE)
+    accounts = Path(directory) if directory else None
+    failed = [
+        failure_of(rank, end.local_rank, end.pid, end.exitcode, accounts)
+        for rank, end in sorted(failures.items())
     ]
-    accounts = environment.get(OUTPUT_VARIABLE)
-    failure = first_failure(ends, Path(accounts) if accounts else None)
+    failure = first_failure(failed)
     _tell(failure, f"rank {failure.rank} on {socket.gethostname()} {failure.fate}", environment)
-    others = [f"rank {other.rank} {other.fate}" for other in ends if other.rank != failure.rank]
+    others = [f"rank {other.rank} {other.fate}" for other in failed if other is not failure]
     if others:
         print(f"alphazero: then {'; '.join(others)}", file=sys.stderr)
     return failure

@@ -13,7 +13,7 @@ from alphazero.base.errors import LaunchError
 from alphazero.base.text import counted
 from alphazero.launch.plan.launch_plan import HostPlan
 from alphazero.machine.machine import Machine, visible_devices
-from alphazero.settings.sections import NetworkConfig
+from alphazero.settings.sections import LARGEST_MICRO_BATCH, NetworkConfig
 
 # Resident memory of a rank beside activations and weights: Python, torch, DeepSpeed, the loader. A rank of
 # chess_cpu held 692 MiB at its most with a micro-batch of 256 and 617 with 128 (VmHWM of 60 steps with
@@ -27,8 +27,6 @@ WEIGHT_COPIES = 7
 FLOAT_BYTES = 4
 # The largest board, and planes in and out of the tower, of all games.
 SQUARES, PLANES = 64, 112 + 80
-# Positions of the largest micro-batch that is chosen unasked on a CPU.
-LARGEST_MICRO_BATCH = 256
 # Of the available memory, what ranks may take together.
 MEMORY_SHARE = 0.8
 
@@ -96,7 +94,7 @@ def attention_numbers(network: NetworkConfig) -> tuple[int, int]:
 
 
 def _fits(num_ranks: int, batch_size: int, network: NetworkConfig, available_bytes: int) -> bool:
-    micro_batch_size = min(LARGEST_MICRO_BATCH, batch_size // num_ranks)
+    micro_batch_size = min(LARGEST_MICRO_BATCH["cpu"], batch_size // num_ranks)
     return num_ranks * rank_bytes(network, micro_batch_size) <= MEMORY_SHARE * available_bytes
 
 

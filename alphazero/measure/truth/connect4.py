@@ -1,4 +1,4 @@
-"""How often a player's moves in Connect Four make the outcome worse, by positions that are solved exactly.
+"""Connect Four's solved positions: files of them, and the outcomes of moves by the solver, kept in a file.
 
 They come from Pascal Pons's test sets (`moves score` a line), or from the project's own tables, which also
 hold the score or the outcome of every move. None of them enters training.
@@ -12,16 +12,14 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias, TypeVar, cast
+from typing import TypeVar, cast
 
 import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.base.files import complete_lines, cut_unfinished_line
 from alphazero.games.core_types import Line
-from alphazero.games.registry import get_game
-from alphazero.play.matches.players import ChooseMoves
+from alphazero.measure.truth.positions import ExactPosition, SolvedMove, SolvedSet
 
 ITEMS_AHEAD = 8  # a thread
 
@@ -61,10 +59,12 @@ def solve_in_threads(
 
 
 OWN_TABLE = Path(__file__).resolve().parents[2] / "assets" / "connect4" / "positions.tsv"
-EARLY_TABLE = OWN_TABLE.with_name("early.txt")
-OPENING_TABLE = OWN_TABLE.with_name("opening.txt")
 # Names for read_sets; ./own is a file of that name.
-OWN_SETS = {"own": OWN_TABLE, "opening": OPENING_TABLE, "early": EARLY_TABLE}
+OWN_SETS = {
+    "own": OWN_TABLE,
+    "opening": OWN_TABLE.with_name("opening.txt"),
+    "early": OWN_TABLE.with_name("early.txt"),
+}
 COLUMNS = 7
 TABLE_HEAD = "# Connect Four positions from random games with the exact score of every move"
 OUTCOMES_HEAD = "# Connect Four: early positions with the outcome of every move"
@@ -81,108 +81,19 @@ _PONS_NAMES = {
     "Test_L1_R3": "begin-hard",
 }
 CLASSES = tuple(_PONS_NAMES.values())
-
-
-@dataclass(frozen=True)
-class SolvedPosition:
-    """moves: columns 1-7 from the empty board; score: exact, for the side to move (0 draw, +k won, -k lost).
-
-    move_scores: by column, None where it is full; empty where they are not known. A table of outcomes has
-    the sign of each score in its place.
-    """
-
-    moves: str
-    score: int
-    move_scores: tuple[int | None, ...] = ()
-
-    def line(self) -> Line:
-        """The position with its moves."""
-        line = get_game("connect4").core.line()
-        for move in self.moves:
-            line.push(int(move) - 1)
-        return line
-
-
-@dataclass(frozen=True)
-class SolvedSet:
-    """Positions of one class."""
-
-    name: str
-    positions: tuple[SolvedPosition, ...]
-
-
 # One column at least is not full.
 _MOVES_AND_OUTCOMES = re.compile(r"([1-7]+) ((?=.*[-+=])[-+=.]{7})")
 _OUTCOME_LINE = re.compile(r"([1-7]*) ([0-6]) (-1|0|1)")
 
-# A column (from 0) in a position.
-SolvedMove: TypeAlias = tuple[SolvedPosition, int]
-# The outcomes of such moves in order, each for the side that moves: -1, 0 or 1.
-Outcomes: TypeAlias = Callable[[Sequence[SolvedMove]], Iterable[int]]
 
-
-def sign(score: int) -> int:
-    """-1 lost, 0 drawn, 1 won."""
-    return (score > 0) - (score < 0)
-
-
-def read_pons(path: Path) -> SolvedSet:
-    """A file of lines `moves score`. Raises DataError naming file and line."""
-    positions = []
-    for number, text in enumerate(_lines(path), start=1):
-        fields = text.split()
-        if len(fields) != 2 or not fields[1].lstrip("-").isdecimal():
-            raise DataError(f"{path}:{number}: {text!r}: expected 'moves score', as '44455554221 2'")
-        positions.append(_checked(path, number, SolvedPosition(fields[0], int(fields[1]))))
-    return SolvedSet(_PONS_NAMES.get(path.name, path.name), tuple(positions))
-
-
-def read_table(path: Path = OWN_TABLE) -> list[SolvedSet]:
-    """The project's own table: lines `class moves score score-of-column-1 ... 7`, '-' for a full column.
-
-    Raises DataError naming file and line.
-    """
-    sets: dict[str, list[SolvedPosition]] = {}
-    for number, text in enumerate(_lines(path), start=1):
-        if text.startswith("#"):
-            continue
-        fields = text.split("\t")
-        try:
-            name, moves, score, *values = fields
-            scores = tuple(None if value == "-" else int(value) for value in values)
-            position = SolvedPosition(moves, int(score), scores)
-        except ValueError:
-            scores = ()
-        if len(scores) != COLUMNS:
-            raise DataError(
-                f"{path}:{number}: {text!r}: expected class, moves, score and seven scores, by tabs"
-            )
-        sets.setdefault(name, []).append(_checked(path, number, position))
-    return [SolvedSet(name, tuple(positions)) for name, positions in sets.items()]
-
-
-def read_outcomes(path: Path = EARLY_TABLE) -> SolvedSet:
-    """A table of lines `moves outcomes`: for each column a sign of OUTCOME_SIGNS, or FULL.
-
-    Raises DataError naming file and line.
-    """
-    values = {sign_of: value for value, sign_of in OUTCOME_SIGNS.items()}
-    positions = []
-    for number, text in enumerate(_lines(path), start=1):
-        if text.startswith("#"):
-            continue
-        match = _MOVES_AND_OUTCOMES.fullmatch(text)
-        if not match:
-            raise DataError(f"{path}:{number}: {text!r}: expected moves and outcomes, as '4432 --+-=--'")
-        outcomes = tuple(values.get(sign_of) for sign_of in match[2])
-        best = max(value for value in outcomes if value is not None)
-        position = _checked(path, number, SolvedPosition(match[1], best, outcomes))
-        if {column for column, value in enumerate(outcomes) if value is not None} != set(
-            position.line().legal()
-        ):
-            raise DataError(f"{path}:{number}: {text!r}: expected {FULL!r} for the full columns and no other")
-        positions.append(position)
-    return SolvedSet(path.stem, tuple(positions))
+def line_of(moves: str) -> _core.Connect4Line:
+    """The position after columns 1-7 from the empty board. Raises ValueError and OverflowError."""
+    if not re.fullmatch("[1-7]*", moves):
+        raise ValueError(f"{moves!r}: expected columns 1-7")
+    line = _core.Connect4Line()
+    for move in moves:
+        line.push(int(move) - 1)
+    return line
 
 
 def read_sets(paths: Sequence[Path] = ()) -> list[SolvedSet]:
@@ -195,40 +106,67 @@ def read_sets(paths: Sequence[Path] = ()) -> list[SolvedSet]:
         if path.is_dir() and not list(path.glob("Test_L*_R*")):
             raise DataError(f"{path}: no files named as Pons's sets are, Test_L*_R*")
         for file in sorted(path.glob("Test_L*_R*")) if path.is_dir() else [path]:
-            head = _lines(file)[:1]
-            if head == [OUTCOMES_HEAD]:
-                sets.append(read_outcomes(file))
-            else:
-                sets += read_table(file) if head == [TABLE_HEAD] else [read_pons(file)]
-    order = {name: place for place, name in enumerate(CLASSES)}
+            sets += read_file(file)
+    order = {name: number for number, name in enumerate(CLASSES)}
     return sorted(sets, key=lambda entry: order.get(entry.name, len(order)))
 
 
-def _lines(path: Path) -> list[str]:
+def read_file(path: Path) -> list[SolvedSet]:
+    """The sets of one file. Raises DataError naming file, line and value.
+
+    Its lines are, under TABLE_HEAD, `class moves score score-of-column-1 ... 7` by tabs, '-' for a full
+    column; under OUTCOMES_HEAD `moves outcomes`, for each column a sign of OUTCOME_SIGNS or FULL; else `moves
+    score`.
+    """
     try:
-        return path.read_text(encoding="ascii").splitlines()
+        lines = path.read_text(encoding="ascii").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
+    read = {TABLE_HEAD: _row_of_table, OUTCOMES_HEAD: _row_of_outcomes}.get("".join(lines[:1]), _row_of_pons)
+    sets: dict[str, list[ExactPosition]] = {}
+    for number, text in enumerate(lines, start=1):
+        if text.startswith("#") and read is not _row_of_pons:
+            continue
+        name = _PONS_NAMES.get(path.name, path.name) if read is _row_of_pons else path.stem
+        try:
+            name, moves, score, scores = read(name, text)
+            line = line_of(moves)
+            if line.outcome().over:
+                raise ValueError("the game is over; expected a game in progress")
+            known = {column: value for column, value in enumerate(scores) if value is not None}
+            if scores and [*known] != line.legal():
+                raise ValueError("expected scores of all but the full columns")
+        except (ValueError, OverflowError) as error:
+            raise DataError(f"{path}:{number}: {text!r}: {error}") from error
+        sets.setdefault(name, []).append(ExactPosition(cast(Line, line), score, known, moves))
+    return [SolvedSet(name, tuple(positions)) for name, positions in sets.items()]
 
 
-def _checked(path: Path, number: int, position: SolvedPosition) -> SolvedPosition:
-    try:
-        if not position.line().outcome().over:
-            return position
-        fault = "the game is over"
-    except (ValueError, OverflowError) as error:
-        fault = str(error)
-    raise DataError(
-        f"{path}:{number}: {position.moves!r}: {fault}; expected columns 1-7 of a game in progress"
-    )
+_Row = tuple[str, str, int, list[int | None]]  # class, moves, score, scores of the columns
 
 
-def table_outcomes(questions: Sequence[SolvedMove]) -> Iterator[int]:
-    """From the scores of the positions' moves."""
-    for position, column in questions:
-        score = position.move_scores[column]
-        assert score is not None, "the move was legal"
-        yield sign(score)
+def _row_of_pons(name: str, text: str) -> _Row:
+    match = re.fullmatch(r"(\S+)\s+(-?\d+)", text.strip())
+    if not match:
+        raise ValueError("expected 'moves score', as '44455554221 2'")
+    return name, match[1], int(match[2]), []
+
+
+def _row_of_table(_: str, text: str) -> _Row:
+    match = re.fullmatch(r"([^\t]+)\t(\d+)\t(-?\d+)" + r"\t(-|-?\d+)" * COLUMNS, text)
+    if not match:
+        raise ValueError("expected class, moves, score and seven scores, by tabs")
+    name, moves, score, *values = match.groups()
+    return name, moves, int(score), [None if value == "-" else int(value) for value in values]
+
+
+def _row_of_outcomes(name: str, text: str) -> _Row:
+    match = _MOVES_AND_OUTCOMES.fullmatch(text)
+    if not match:
+        raise ValueError("expected moves and outcomes, as '4432 --+-=--'")
+    values = {sign_of: value for value, sign_of in OUTCOME_SIGNS.items()}
+    outcomes = [values.get(sign_of) for sign_of in match[2]]
+    return name, match[1], max(value for value in outcomes if value is not None), outcomes
 
 
 class SolverOutcomes:
@@ -238,32 +176,27 @@ class SolverOutcomes:
     """
 
     def __init__(self, cache: Path, table_mib: int = 512, num_threads: int = 1) -> None:
-        self._cache = cache
-        self._table_mib = table_mib
-        self._num_threads = num_threads
+        self._cache, self._table_mib, self._num_threads = cache, table_mib, num_threads
         self._known: dict[tuple[str, int], int] = {}
         cut_unfinished_line(cache)
         for number, text in enumerate(complete_lines(cache), start=1):
             match = _OUTCOME_LINE.fullmatch(text)
             if not match:
-                raise DataError(
-                    f"{cache}:{number}: {text!r}: expected 'moves column outcome'; remove the file"
-                )
+                expected = "expected 'moves column outcome'; remove the file"
+                raise DataError(f"{cache}:{number}: {text!r}: {expected}")
             self._known[match[1], int(match[2])] = int(match[3])
 
     def __call__(self, questions: Sequence[SolvedMove]) -> Iterator[int]:
         """Their outcomes, -1, 0 or 1, in order."""
-        keys = [(position.moves, column) for position, column in questions]
-        to_solve = {
-            key: question for key, question in zip(keys, questions, strict=True) if key not in self._known
-        }
+        asked = {(position.moves, column): (position, column) for position, column in questions}
+        to_solve = {key: question for key, question in asked.items() if key not in self._known}
         outcomes = solve_in_threads(solved_outcome, to_solve.values(), self._table_mib, self._num_threads)
         with closing(outcomes):
             solved = zip(to_solve, outcomes, strict=True)
-            for key in keys:
-                while key not in self._known:
+            for position, column in questions:
+                while (position.moves, column) not in self._known:
                     self._remember(*next(solved))
-                yield self._known[key]
+                yield self._known[position.moves, column]
 
     def _remember(self, key: tuple[str, int], outcome: int) -> None:
         self._known[key] = outcome
@@ -275,61 +208,7 @@ class SolverOutcomes:
 def solved_outcome(solver: _core.Connect4Solver, question: SolvedMove) -> int:
     """The sign of the exact value after the move, for the side that makes it."""
     position, column = question
-    line = cast(_core.Connect4Line, position.line())
+    line = cast(_core.Connect4Line, position.line.copy())
     line.push(column)
-    if line.outcome().over:
-        return -line.outcome().value
-    return -int(solver.outcome(line))
-
-
-def find_errors(positions: Sequence[SolvedPosition], player: ChooseMoves, outcomes: Outcomes) -> list[bool]:
-    """Whether the player's move in each position has a worse outcome than the position; never in a lost one.
-
-    The player is not asked where all moves are known to be equally good.
-    """
-    asked = [place for place, position in enumerate(positions) if may_err(position)]
-    moves = player([positions[place].line() for place in asked]) if asked else []
-    judged = [(place, move) for place, move in zip(asked, moves, strict=True) if positions[place].score >= 0]
-    questions = [(positions[place], move) for place, move in judged]
-    errs = [False] * len(positions)
-    for (place, _), outcome in zip(judged, outcomes(questions), strict=True):
-        errs[place] = outcome < sign(positions[place].score)
-    return errs
-
-
-def may_err(position: SolvedPosition) -> bool:
-    """Whether an error is possible, as far as the moves are known."""
-    known = [sign(score) for score in position.move_scores if score is not None]
-    return not known or min(known) < sign(position.score)
-
-
-def count_errors(positions: Sequence[SolvedPosition], player: ChooseMoves, outcomes: Outcomes) -> int:
-    """Positions in which the player errs (see find_errors)."""
-    return sum(find_errors(positions, player, outcomes))
-
-
-def count_without_errors(positions: Sequence[SolvedPosition], outcomes: Outcomes) -> int:
-    """Positions in which no move is an error, as all have the position's outcome."""
-    questions = [
-        (position, column)
-        for position in positions
-        if position.score >= 0
-        for column in position.line().legal()
-    ]
-    with_errors = {
-        position.moves
-        for (position, _), outcome in zip(questions, outcomes(questions), strict=True)
-        if outcome < sign(position.score)
-    }
-    return sum(position.moves not in with_errors for position in positions)
-
-
-def move_errors(sets: Sequence[SolvedSet], player: ChooseMoves) -> dict[str, float]:
-    """Share of wrong moves in the own table by class, and `move_error` over all positions."""
-    errors = {entry.name: count_errors(entry.positions, player, table_outcomes) for entry in sets}
-    figures = {
-        f"move_error_{entry.name.replace('-', '_')}": errors[entry.name] / len(entry.positions)
-        for entry in sets
-    }
-    total = sum(len(entry.positions) for entry in sets)
-    return {"move_error": sum(errors.values()) / total, **figures}
+    outcome = line.outcome()
+    return -outcome.value if outcome.over else -int(solver.outcome(line))

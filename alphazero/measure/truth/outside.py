@@ -9,21 +9,19 @@ import dataclasses
 import json
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from alphazero.base.errors import AlphaZeroError, ConfigError, RulesError
+from alphazero.base.errors import AlphaZeroError, ConfigError
 from alphazero.base.files import read_text, write_json
 from alphazero.base.records import from_table
 from alphazero.base.text import counted
-from alphazero.games.core_types import Line
 from alphazero.games.outside import solvers
 from alphazero.games.outside.rules import Rules, State
 from alphazero.games.outside.solvers import Solve, position_key, result_of, solver_of
-from alphazero.games.outside.use import explainer_of, rules_of
+from alphazero.games.outside.use import explained, rules_of
 from alphazero.games.registry import make_line
-from alphazero.measure.truth.solved_positions import ExactPosition
-from alphazero.play.matches.players import ChooseMoves
+from alphazero.measure.truth.positions import ExactPosition
 from alphazero.run.directory import RunDirectory
 
 NUM_POSITIONS = 200  # of a validation
@@ -40,31 +38,12 @@ class KnownPosition:
     moves: tuple[int, ...]
     values: tuple[int, ...]
 
-    @property
-    def may_err(self) -> bool:
-        """Whether moves differ in value: otherwise none errs."""
-        return len(set(self.values)) > 1
-
     def exact(self, game: str) -> ExactPosition:
         """Raises GameInputError and ValueError for a position that is none of this game's."""
         line = make_line(game, ",".join(map(str, self.moves)) or "start")
-        sign = 1 if line.first_player_to_move else -1
-        values = dict(zip(line.legal(), self.values, strict=True))
-        best = max(sign * value for value in values.values())
-        keeping = frozenset(move for move, value in values.items() if sign * value == best)
-        return ExactPosition(line, best, keeping)
-
-    def after(self, game: str, number: int) -> ExactPosition | None:
-        """The position after one of the moves that do not end the game, the next one for each number."""
-        line = make_line(game, ",".join(map(str, self.moves)) or "start")
-        found = []
-        for move, value in zip(line.legal(), self.values, strict=True):
-            line.push(move)
-            if not line.outcome().over:
-                sign = 1 if line.first_player_to_move else -1
-                found.append(ExactPosition(line.copy(), sign * value, frozenset(line.legal())))
-            line.pop()
-        return found[number % len(found)] if found else None
+        side = 1 if line.first_player_to_move else -1
+        scores = {move: side * value for move, value in zip(line.legal(), self.values, strict=True)}
+        return ExactPosition(line, max(scores.values()), scores)
 
 
 @dataclass(frozen=True)
@@ -75,14 +54,9 @@ class OutsideTruth:
     solver: str
     positions: tuple[KnownPosition, ...]
 
-    def asked(self) -> list[ExactPosition]:
+    def exact(self) -> list[ExactPosition]:
         """All of them."""
         return [position.exact(self.game) for position in self.positions]
-
-    def successors(self) -> list[ExactPosition]:
-        """As solved_positions.successors."""
-        found = (position.after(self.game, number) for number, position in enumerate(self.positions))
-        return [position for position in found if position is not None]
 
 
 def truth_of_run(run: RunDirectory, game: str, solver: str, tick: Callable[[int, int], None]) -> OutsideTruth:
@@ -105,10 +79,8 @@ def _read(run: RunDirectory, game: str, solver: str) -> OutsideTruth | None:
     """None where there is no such file, or one of other rules or another solver."""
     try:
         truth = from_table(OutsideTruth, json.loads(read_text(run.path / FILE)))
-        for position in truth.positions:
-            position.exact(game)
-            if not {*position.values} <= {-1, 0, 1}:
-                return None
+        if any({*position.exact(game).move_scores.values()} - {-1, 0, 1} for position in truth.positions):
+            return None
     except (OSError, ValueError, RecursionError, AlphaZeroError):
         return None
     return truth if (truth.game, truth.solver) == (game, solver) and truth.positions else None
@@ -129,12 +101,12 @@ def positions_to_err_in(
     """
     rules = rules_of(game)
     found: list[KnownPosition] = []
-    solve = solver_of(solver, rules, lambda searched: tick(len(found), searched))
     began = time.monotonic()
-    try:
+    with explained(game):
+        solve = solver_of(solver, rules, lambda searched: tick(len(found), searched))
         for moves, state in random_positions(rules, seed):
             known = KnownPosition(moves, values_of_moves(rules, solve, state))
-            if known.may_err or not only_errors:
+            if len(set(known.values)) > 1 or not only_errors:
                 found.append(known)
             tick(len(found), 0)
             if len(found) == count:
@@ -144,10 +116,6 @@ def positions_to_err_in(
                     f"--solver {solver}: {counted(len(found), 'position')} of {game} solved in "
                     f"{seconds:.0f} s; expected {count}, by a faster solver or of a smaller game"
                 )
-    except AlphaZeroError:
-        raise
-    except Exception as error:
-        raise RulesError(explainer_of(game)(error)) from error
     return found
 
 
@@ -156,19 +124,14 @@ def reachable_positions(
 ) -> list[KnownPosition] | None:
     """Every position that is not over, solved; None where there are more than MOST_REACHABLE."""
     rules = rules_of(game)
-    try:
-        places = all_positions(rules, MOST_REACHABLE)
-        if places is None:
+    found: list[KnownPosition] = []
+    with explained(game):
+        if (positions := all_positions(rules, MOST_REACHABLE)) is None:
             return None
-        found: list[KnownPosition] = []
         solve = solver_of(solver, rules, lambda searched: tick(len(found), searched))
-        for moves, state in places:
+        for moves, state in positions:
             found.append(KnownPosition(moves, values_of_moves(rules, solve, state)))
             tick(len(found), 0)
-    except AlphaZeroError:
-        raise
-    except Exception as error:
-        raise RulesError(explainer_of(game)(error)) from error
     return found
 
 
@@ -220,9 +183,3 @@ def values_of_moves(rules: Rules, solve: Solve, state: State) -> tuple[int, ...]
         after.apply_action(action)
         values.append(result_of(after) if after.is_terminal() else solve(after))
     return tuple(values)
-
-
-def errors_of(positions: Sequence[ExactPosition], player: ChooseMoves) -> list[bool]:
-    """Whether the player's move in each position changes its value for the worse."""
-    lines: list[Line] = [position.line for position in positions]
-    return [move not in position.keeping for position, move in zip(positions, player(lines), strict=True)]

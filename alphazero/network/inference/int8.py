@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 import alphazero._core as _core
 from alphazero.base.errors import WeightsError
-from alphazero.games.random_positions import random_positions
+from alphazero.games.lines import random_positions
 from alphazero.network.inference.forward import ModuleForward
 from alphazero.network.inference.onednn import ONES, OneDnnForward, Packed, Squeeze
 from alphazero.network.inference.program import LARGEST_BYTE, byte_of_one

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from alphazero.games.random_positions import random_positions
+from alphazero.games.lines import random_positions
 from alphazero.games.registry import get_spec
 from alphazero.machine.memory import memory_error
 from alphazero.network.inference.forward import ModuleForward

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from alphazero.games.core_types import BatchEvaluation, Indices, Positions
-from alphazero.games.random_positions import random_positions
+from alphazero.games.lines import random_positions
 from alphazero.network.inference.evaluator import NetworkEvaluator, PendingBatch
 from alphazero.network.model.resnet import AlphaZeroNet
 

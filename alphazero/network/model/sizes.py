@@ -25,7 +25,7 @@ CHECKPOINTINGS = ("none", "scores", "encoders")
 # A backward pass costs two forward passes.
 PASSES_OF_STEP = 3
 # ZeRO 3 keeps whole what has no more numbers: param_persistence_threshold of DeepSpeed 0.19.8
-# (runtime/zero/config.py).
+# (deepspeed/runtime/zero/config.py).
 KEPT_WHOLE = 100_000
 # What autocast computes in bf16 and in fp32 on a GPU (torch's aten/src/ATen/autocast_mode.h), of what
 # networks here call.

@@ -1,11 +1,4 @@
-"""Checks of files that may be hostile: a .pt or .safetensors before it is opened, tensors before use.
-
-torch.load(weights_only=True) runs no code, but it trusts sizes: it allocates what a compressed member
-claims, and reads past the end of a storage that is shorter than announced. A .pt is a zip archive of a
-pickle, which describes the tensors, and of a member for the bytes of each one. The archive must be as
-torch.save writes it: members stored, not compressed, together no larger than the file, in one directory at
-its end (so that two readers of zip cannot see two archives), and a small pickle that names tensors only
-(pickle_outline.py), each on a member of the announced size.
+"""Checks of weights that may be hostile: a .safetensors before it is opened, tensors before use.
 
 The `*_fault` functions return the fault without the file's name; the reader of the file raises its kind of
 error.
@@ -15,21 +8,18 @@ from __future__ import annotations
 
 import math
 import reprlib
-import struct
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
 
 import torch
 from torch import Tensor
 
-from alphazero.base.errors import WeightsError
-from alphazero.base.text import quoted, reason, shortened
-from alphazero.network.weights.pickle_outline import MAX_DIMENSIONS, PickleError, storages_of
+from alphazero.base.text import quoted, shortened
 
 # 256 residual blocks have 4,100 tensors of 100 bytes each in the header.
 MAX_SAFETENSORS_HEADER_BYTES = 4 << 20
+MAX_DIMENSIONS = 16
+MOST_SHOWN = 120  # characters of a value from a file
 
 
 def shown(value: object) -> str:
@@ -37,7 +27,7 @@ def shown(value: object) -> str:
     if isinstance(value, Tensor):
         return f"a tensor of shape {list(value.shape)}"
     try:
-        return " ".join(reprlib.repr(value).split())
+        return " ".join(reprlib.repr(value).split())[:MOST_SHOWN]
     except (ValueError, RecursionError):  # numbers of thousands of digits
         return quoted(value)
 
@@ -100,97 +90,3 @@ def one_line(error: BaseException) -> str:
     """The first line of an error's text, cut where it is long."""
     lines = str(error).strip().splitlines()
     return shortened(lines[0]) if lines else type(error).__name__
-
-
-# 256 residual blocks with squeeze-excitation have 4,100 tensors: 450 KB of pickle.
-MAX_MEMBERS = 10_000
-MAX_DIRECTORY_BYTES = 2 << 20
-MAX_PICKLE_BYTES = 2 << 20
-# PKWARE appnote.txt 4.3.14 to 4.3.16: the 64-bit end record, where it lies, the 32-bit end record.
-END_64, LOCATOR, END = struct.Struct("<4sQHHLLQQQQ"), struct.Struct("<4sLQL"), struct.Struct("<4sHHHHLLH")
-
-
-def check_pt_archive(path: Path) -> None:
-    """Raise WeightsError unless torch.load can read `path` in memory that the file's size bounds."""
-    try:
-        with path.open("rb") as file:
-            _check_end(path, file)
-            with zipfile.ZipFile(file) as archive:
-                members = archive.infolist()
-                _check_members(path, members)
-                sizes = {member.filename: member.file_size for member in members}
-                folder = members[0].filename.partition("/")[0] if members else ""
-                if not 0 < sizes.get(f"{folder}/data.pkl", 0) <= MAX_PICKLE_BYTES:
-                    raise WeightsError(f"{path}: expected a data.pkl of at most {MAX_PICKLE_BYTES} bytes")
-                content = archive.read(f"{folder}/data.pkl")
-    except (zipfile.BadZipFile, RuntimeError, EOFError, ValueError, struct.error) as error:  # e.g. encrypted
-        raise WeightsError(f"{path}: damaged or truncated: {reason(error)}") from None
-    except OSError as error:
-        raise WeightsError(f"{path}: {error.strerror or error}") from None
-    data = f"{folder}/data/"
-    _check_storages(
-        path, content, {name[len(data) :]: size for name, size in sizes.items() if name.startswith(data)}
-    )
-
-
-def _check_end(path: Path, file: IO[bytes]) -> None:
-    """The archive's directory: one, at the end, where both of its end records say."""
-    size = file.seek(0, 2)
-    tail_size = min(size, END_64.size + LOCATOR.size + END.size)
-    file.seek(size - tail_size)
-    tail = file.read(tail_size)
-    fault = f"{path}: damaged or truncated: no directory of a zip archive at the end"
-    if tail_size < END.size:
-        raise WeightsError(fault)
-    signature, _, _, _, _, bytes_32, start_32, comment = END.unpack(tail[-END.size :])
-    if signature != b"PK\x05\x06" or comment:
-        raise WeightsError(fault)
-    end = size - END.size
-    directory_bytes, start = bytes_32, start_32
-    if tail[-END.size - LOCATOR.size :][:4] == b"PK\x06\x07":
-        if tail_size < END_64.size + LOCATOR.size + END.size:
-            raise WeightsError(fault)
-        end -= LOCATOR.size + END_64.size
-        place = LOCATOR.unpack(tail[END_64.size : END_64.size + LOCATOR.size])[2]
-        record = END_64.unpack(tail[: END_64.size])
-        directory_bytes, start = record[8], record[9]
-        if record[0] != b"PK\x06\x06" or place != end:
-            raise WeightsError(fault)
-    if start + directory_bytes != end:
-        raise WeightsError(fault)
-    if directory_bytes > MAX_DIRECTORY_BYTES:
-        raise WeightsError(f"{path}: a directory of {directory_bytes} bytes: no network has as many tensors")
-
-
-def _check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
-    if len(members) > MAX_MEMBERS:
-        raise WeightsError(f"{path}: {len(members)} members: expected at most {MAX_MEMBERS}")
-    if len({member.filename.lower() for member in members}) != len(members):
-        raise WeightsError(f"{path}: members of the same name")
-    for member in members:
-        if not member.filename.isascii() or member.orig_filename != member.filename:
-            raise WeightsError(f"{path}: {quoted(member.filename)}: expected a name that torch.save gives")
-        if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
-            raise WeightsError(
-                f"{path}: {quoted(member.filename)}: {member.compress_size} bytes that unpack to "
-                f"{member.file_size}: expected members that are not compressed, as torch.save writes them"
-            )
-    total = sum(member.file_size for member in members)
-    if total > path.stat().st_size:
-        raise WeightsError(
-            f"{path}: members of {total} bytes in a file of {path.stat().st_size}: they share their bytes"
-        )
-
-
-def _check_storages(path: Path, content: bytes, sizes: dict[str, int]) -> None:
-    """Every storage has a member with the bytes it announces."""
-    try:
-        storages = storages_of(content)
-    except PickleError as error:
-        raise WeightsError(f"{path}: {error}") from None
-    for storage in storages:
-        if sizes.get(storage.key, -1) != storage.size_bytes:
-            raise WeightsError(
-                f"{path}: data/{shown_name(storage.key)}: {sizes.get(storage.key, 0)} bytes, "
-                f"expected {shown(storage.size_bytes)}"
-            )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from alphazero.base.files import replacing
 from alphazero.games.registry import get_spec, known_game
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checks import (
-    check_pt_archive,
     layout_fault,
     one_line,
     safetensors_header_fault,
@@ -34,7 +32,7 @@ from alphazero.network.weights.checks import (
     values_fault,
     variances_fault,
 )
-from alphazero.network.weights.pickle_outline import PYTHON_OBJECTS
+from alphazero.network.weights.pt_file import read_pt_content
 from alphazero.settings.sections import NetworkConfig
 
 MAGIC = "alphazero-weights"
@@ -107,13 +105,7 @@ def plain_copy(tensor: Tensor) -> Tensor:
 
 def read_pt(path: Path) -> WeightsFile:
     """Read our .pt; nothing in it is executed. Raises WeightsError."""
-    check_pt_archive(path)
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:
-        raise WeightsError(f"{path}: {PYTHON_OBJECTS}") from None
-    except Exception as error:  # a damaged pickle makes torch's reader stumble in any way
-        raise WeightsError(f"{path}: damaged or truncated: {one_line(error)}") from None
+    content = read_pt_content(path)
     if not isinstance(content, dict):
         raise WeightsError(f"{path}: holds a {type(content).__name__}, expected alphazero weights")
     header = check_header(path, content)

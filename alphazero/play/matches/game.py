@@ -14,7 +14,7 @@ from enum import Enum
 import chess
 
 import alphazero._core as _core
-from alphazero.games.notation import CHESS
+from alphazero.games.registry import CHESS
 from alphazero.games.tablebases import Tablebases
 from alphazero.play.matches.limits import Clock, Limit
 from alphazero.play.matches.openings import Opening

@@ -14,6 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 
 from alphazero.base.errors import PlayerError
+from alphazero.base.log import Say
 from alphazero.base.records import from_json, to_json
 from alphazero.base.text import counted
 from alphazero.games.tablebases import Tablebases
@@ -36,7 +37,6 @@ ENGINE_TIMEOUT_S = 120.0
 
 # Takes each finished game; False ends play.
 OnGame = Callable[[FinishedGame], bool]
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from alphazero.games.outside.uct import uct_action
 from alphazero.games.outside.use import explainer_of, rules_of
 from alphazero.play.matches.game import Decision, Score
 from alphazero.play.matches.limits import Limit
-from alphazero.play.uci_protocol import centipawns
+from alphazero.play.uci.protocol import centipawns
 from alphazero.search.batched import PoolEvaluator, search_lines
 from alphazero.search.game_trees import GameTrees
 from alphazero.search.metered import Meter, MeteredEvaluator
@@ -192,12 +192,6 @@ def engine_decisions(trees: GameTrees, nodes: int) -> Decide:
         return found
 
     return decide
-
-
-def random_player(seed: int) -> ChooseMoves:
-    """Plays a legal move at random."""
-    generator = random.Random(seed)
-    return lambda lines: [generator.choice(line.legal()) for line in lines]
 
 
 def solver_decisions(solver: _core.Connect4Solver) -> Decide:

@@ -10,7 +10,7 @@ import chess.pgn
 
 from alphazero.games.core_types import Line
 from alphazero.play.net import search_line
-from alphazero.play.uci_protocol import centipawns
+from alphazero.play.uci.protocol import centipawns
 from alphazero.search.tree_search import SearchLimits, TreeSearch
 
 

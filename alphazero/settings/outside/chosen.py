@@ -140,12 +140,11 @@ def with_chosen(config: Config, measured: Measured) -> Config:
     return dataclasses.replace(config, **sections, set_by_game=frozenset(taken))
 
 
-def over_ranks(config: Config, num_ranks: int) -> Config:
-    """`config` with lanes for so many ranks, where they were chosen: as many for each two of them."""
+def lanes_over(config: Config, num_ranks: int) -> int:
+    """Lanes for so many ranks: where they were chosen, as many for each two of them."""
     if "lanes" not in config.set_by_game:
-        return config
-    lanes = min(MOST_GAMES, config.self_play.lanes * math.ceil(num_ranks / 2))
-    return dataclasses.replace(config, self_play=dataclasses.replace(config.self_play, lanes=lanes))
+        return config.self_play.lanes
+    return min(MOST_GAMES, config.self_play.lanes * math.ceil(num_ranks / 2))
 
 
 def line_of(config: Config, measured: Measured) -> str:

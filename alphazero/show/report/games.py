@@ -20,9 +20,9 @@ from alphazero.data.store.games import GameRow, games_of
 from alphazero.data.store.store import GameStore
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import draw, rows_of
-from alphazero.games.notation import CHESS, RESULTS
+from alphazero.games.notation import RESULTS
 from alphazero.games.outside.names import is_outside
-from alphazero.games.registry import known_game, make_line
+from alphazero.games.registry import CHESS, known_game, make_line
 from alphazero.run.validation_record import SeenGame, SeenGames, SeenPly, ValidationRecord
 from alphazero.show.report.panel import rounded
 

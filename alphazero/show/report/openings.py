@@ -11,7 +11,7 @@ import numpy as np
 from alphazero.base.text import shortened
 from alphazero.data.store.store import GameStore, ShardView
 from alphazero.games.core_types import Line
-from alphazero.games.movers import first_player_moves
+from alphazero.games.lines import first_player_moves
 from alphazero.games.notation import move_text
 from alphazero.games.registry import make_line
 from alphazero.run.validation_record import Bins

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from alphazero.base.errors import ConfigError
+from alphazero.base.section import MOST
+from alphazero.base.text import quoted
 from alphazero.network.model.precision import DTYPES
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.sections import LossConfig, OptimizerConfig, TrainingConfig
@@ -69,8 +72,13 @@ def prints(settings: DeepSpeedSettings) -> bool:
 def reduction(settings: DeepSpeedSettings) -> Reduction:
     """How gradients are averaged at stage 0, where DeepSpeed's own reduction is not used."""
     given = settings.passed_on
+    divisor = given.get("gradient_predivide_factor", 1.0)
+    if not isinstance(divisor, (int, float)) or not 0 < divisor <= MOST:
+        raise ConfigError(
+            f"{settings.source}: gradient_predivide_factor = {quoted(divisor)}: expected a number above 0"
+        )
     return Reduction(
         dtype=DTYPES[given.get("communication_data_type", "fp32")],
         prescale=bool(given.get("prescale_gradients", False)),
-        predivide=float(given.get("gradient_predivide_factor", 1.0)),
+        predivide=float(divisor),
     )

@@ -19,7 +19,8 @@ from datetime import timedelta
 
 import torch
 
-from alphazero.base.errors import LostConnectionError
+from alphazero.base.errors import ConfigError, LostConnectionError
+from alphazero.base.text import reason
 from alphazero.games.batch import MicroBatch
 from alphazero.launch.node.store import served_store
 from alphazero.network.model.loss import LossTerms
@@ -40,7 +41,7 @@ from alphazero.training.engine.gradients import (
     is_told_late,
     time_collectives,
 )
-from alphazero.training.engine.graphed_network import CudaRecorder, uses_graphs
+from alphazero.training.engine.graphed_network import CudaRecorder, why_no_graphs
 from alphazero.training.engine.optimizer import (
     LossScale,
     SkippableMuon,
@@ -118,6 +119,17 @@ def _quiet_stderr() -> Iterator[None]:
             os.close(kept)
 
 
+def check_options(recipe: Recipe, world_size: int) -> None:
+    """Raise ConfigError for options of a ds_config.json that DeepSpeed itself refuses."""
+    from deepspeed.runtime.config import DeepSpeedConfig
+
+    reduction(recipe.deepspeed)
+    try:
+        DeepSpeedConfig(engine_config(recipe, BatchPlan(world_size, 1, (1,) * world_size)))
+    except (ValueError, TypeError, AssertionError, AttributeError) as error:
+        raise ConfigError(f"{recipe.deepspeed.source}: DeepSpeed refuses it: {reason(error)}") from error
+
+
 def end_process_group() -> None:
     """Leave the process group with all other ranks, so that none is seen as lost."""
     if torch.distributed.is_initialized():
@@ -186,7 +198,7 @@ class Engine:
         self._verdict = GOOD
         self._max_norm = recipe.optimizer.clip_gradients
         self._losses = torch.zeros((), device=runtime.device)
-        if runtime.device.type == "cuda" and uses_graphs(training, settings.passed_on):
+        if runtime.device.type == "cuda" and not why_no_graphs(training, settings.passed_on):
             # After initialize: from here on weights stay where they are.
             self._module.use_graphs(
                 CudaRecorder(runtime.device), lambda text: say(f"rank {runtime.rank}: {text}")

@@ -202,13 +202,13 @@ class _Replay(torch.autograd.Function):
         return None, None, None
 
 
-def uses_graphs(config: TrainingConfig, deepspeed: Mapping[str, Any]) -> bool:
-    """Whether passes on a GPU are recorded. deepspeed: what ds_config.json hands on to DeepSpeed."""
-    return config.cuda_graphs and not why_no_graphs(config, deepspeed)
-
-
 def why_no_graphs(config: TrainingConfig, deepspeed: Mapping[str, Any]) -> str:
-    """Why passes with these settings cannot be recorded; "" where they can. deepspeed: as in uses_graphs."""
+    """Why passes on a GPU are not recorded with these settings; "" where they are.
+
+    deepspeed: what ds_config.json hands on to DeepSpeed.
+    """
+    if not config.cuda_graphs:
+        return "--no-cuda-graphs"
     if config.zero_stage:
         return f"ZeRO stage {config.zero_stage} takes each gradient as it is made"
     if (deepspeed.get("flops_profiler") or {}).get("enabled"):
@@ -217,7 +217,7 @@ def why_no_graphs(config: TrainingConfig, deepspeed: Mapping[str, Any]) -> str:
 
 
 def graph_notices(config: TrainingConfig, deepspeed: Mapping[str, Any], device: torch.device) -> list[str]:
-    """What the start banner shows of it. deepspeed: as in uses_graphs."""
+    """What the start banner shows of it. deepspeed: as in why_no_graphs."""
     if device.type != "cuda" or not config.cuda_graphs:
         return []
     reason = why_no_graphs(config, deepspeed)

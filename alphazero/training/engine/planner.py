@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -164,9 +163,9 @@ AS_SAVED = "auto: as in the checkpoint"
 
 @dataclass(frozen=True)
 class PrecisionChoice:
-    """The settings with a precision in place of `auto`; why it is that one ("" where it was requested)."""
+    """A precision; why it is that one ("" where it was requested)."""
 
-    training: TrainingConfig
+    precision: str
     reason: str = ""
     notices: tuple[str, ...] = ()
 
@@ -188,7 +187,7 @@ def choose_precision(
     called on every rank at the same moment, or on none.
     """
     if training.precision != "auto":
-        return PrecisionChoice(training)
+        return PrecisionChoice(training.precision)
     by_rank = exchange.gather({"device": device.type, "fast": fast_precisions(device)})
     common = [name for name in by_rank[0]["fast"] if all(name in rank["fast"] for rank in by_rank)]
     allowed = [name for name in common if name not in switched_off]
@@ -200,7 +199,7 @@ def choose_precision(
         chosen, reason = saved, AS_SAVED
     if "bf16" not in common:
         notices = (f"a device of this job has no fast bf16: training in {chosen}",)
-    return PrecisionChoice(dataclasses.replace(training, precision=chosen), reason, notices)
+    return PrecisionChoice(chosen, reason, notices)
 
 
 def _on_cpus(

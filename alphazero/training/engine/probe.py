@@ -36,7 +36,7 @@ FLOAT_BYTES = 4  # parameters, gradients and optimizer state are fp32 in every p
 MOVES_PER_POSITION = 48
 # NCCL's buffers and what cuBLAS and cudnn take aside: a few hundred MiB on 8 devices.
 LIBRARY_BYTES = 512 << 20
-# Elements of a bucket where ds_config.json is silent: DeepSpeed 0.19.8 runtime/zero/config.py.
+# Elements of a bucket where ds_config.json is silent: deepspeed/runtime/zero/config.py of 0.19.8.
 DEFAULT_BUCKET = 500_000_000
 
 
@@ -155,7 +155,7 @@ def reserve_bytes(network: AlphaZeroNet, recipe: Recipe, world_size: int) -> int
         # Gradients are copied into one flat bucket to be reduced (engine.allreduce_bucket).
         total += size
     else:
-        # The flat fp32 partition and its gradients (stage_1_and_2.py, stage3.py).
+        # The flat fp32 partition and its gradients (stage_1_and_2 and stage3 in deepspeed/runtime/zero).
         total += 2 * size // shards
         # One bucket of gradients (two where overlap_comm keeps one in flight), one of gathered weights;
         # the reduce bucket is allocated whole, however small the network.

@@ -20,20 +20,17 @@ from alphazero.training.ranks.batch import BatchPlan
 MEMORY = 0.9
 
 
-@dataclass
-class _Mean:
-    """A mean that forgets: seconds per unit."""
+STEPS = "steps"
 
+
+@dataclass
+class _Work:
+    """What is done every `every` steps: the time and units of late, whose ratio is a mean that forgets."""
+
+    every: int
     seconds: float = 0.0
     units: float = 0.0
-
-    def add(self, seconds: float, units: float = 1.0) -> None:
-        self.seconds = MEMORY * self.seconds + seconds
-        self.units = MEMORY * self.units + units
-
-    @property
-    def value(self) -> float:
-        return self.seconds / self.units if self.units else 0.0
+    times: int = 0
 
 
 class TimeLeft:
@@ -44,35 +41,25 @@ class TimeLeft:
 
     def __init__(self, num_steps: int) -> None:
         self._num_steps = num_steps
-        self._steps = _Mean()
-        self._first: _Mean | None = None
-        self._pauses: dict[str, tuple[_Mean, int]] = {}
+        self._works: dict[str, _Work] = {}
 
-    def add_steps(self, count: int, seconds: float) -> None:
-        """So many steps took `seconds`, without their pauses."""
-        if self._first is None:
-            # The first stretch compiles and warms up: it counts until there is another one.
-            self._first = _Mean(seconds, count)
-        else:
-            self._steps.add(seconds, count)
-
-    def add_pause(self, name: str, seconds: float, every: int) -> None:
-        """Something that is done every `every` steps took `seconds`."""
-        mean, _ = self._pauses.get(name, (_Mean(), every))
-        mean.add(seconds)
-        self._pauses[name] = mean, every
+    def add(self, name: str, seconds: float, *, units: int = 1, every: int = 1) -> None:
+        """`units` of what is done every `every` steps took `seconds`; STEPS without their pauses."""
+        work = self._works.setdefault(name, _Work(every))
+        # The first steps compile and warm up: they count until there are others.
+        kept = 0.0 if name == STEPS and work.times == 1 else MEMORY
+        work.seconds = kept * work.seconds + seconds
+        work.units = kept * work.units + units
+        work.times += 1
 
     def seconds(self, step: int) -> float | None:
         """From `step` to the end; None before the first steps."""
-        if self._first is None:
+        if STEPS not in self._works:
             return None
-        mean = self._steps if self._steps.units else self._first
-        left = self._num_steps - step
-        pauses = sum(
-            pause.value * ((self._num_steps - 1) // every - (step - 1) // every)
-            for pause, every in self._pauses.values()
+        return sum(
+            work.seconds / work.units * ((self._num_steps - 1) // work.every - (step - 1) // work.every)
+            for work in self._works.values()
         )
-        return left * mean.value + pauses
 
 
 # Of a step: SUM_NAMES, then the sum of its sample ids (which distinguishes two runs), then how many of its
@@ -139,7 +126,7 @@ class Progress:
         """
         self._started += seconds
         if every:
-            self._time_left.add_pause(what, seconds, every)
+            self._time_left.add(what, seconds, every=every)
 
     def add(self, step: StepSums) -> None:
         """Keep a step's sums; no rank waits here."""
@@ -158,7 +145,7 @@ class Progress:
         if self._job.runtime.is_main:
             for entry, row in zip(pending, sums, strict=True):
                 self._write_step(entry, row)
-        self._time_left.add_steps(len(pending), seconds)
+        self._time_left.add(STEPS, seconds, units=len(pending))
         left_s = self._time_left.seconds(step) or 0.0
         words = ""
         if self._services.observer:

@@ -1,7 +1,7 @@
 """What follows from the step number alone: the learning rate, and what is done every so often.
 
-DeepSpeed's schedulers are as in its runtime/lr_schedules.py (0.19.8): its engine moves them on after each
-step, so that the first two steps have the rate of step 0. One difference: a step that is skipped counts here.
+DeepSpeed's schedulers are as in deepspeed/runtime/lr_schedules.py (0.19.8): its engine moves them on after
+each step, so that the first two steps have the rate of step 0. One difference: a step that is skipped counts.
 """
 
 from __future__ import annotations

@@ -25,19 +25,18 @@ class CheckpointWriter:
         self,
         directory: Path,
         keep: int,
-        before: Callable[[Checkpoint], None],
+        publish: Callable[[Checkpoint, Sequence[str]], None],
         say: Callable[[str], None],
-        is_best: Callable[[Checkpoint, Sequence[str]], None] = lambda checkpoint, metrics: None,
     ) -> None:
-        """keep: newest checkpoints that stay beside the best ones. before: called before each is written.
+        """keep: newest checkpoints that stay beside the best ones.
 
-        is_best: called after one is marked best, with the metrics in which it is.
+        publish: writes weights for others to use; called without metrics before a checkpoint is written, and
+        after it is marked best with the metrics in which it is.
         """
         self._directory = directory
         self._keep = keep
-        self._before = before
+        self._publish = publish
         self._say = say
-        self._is_best = is_best
         self._thread: threading.Thread | None = None
         self._bug: BaseException | None = None
         self.fault: AlphaZeroError | None = None
@@ -71,11 +70,12 @@ class CheckpointWriter:
             self._bug = error
 
     def _save(self, checkpoint: Checkpoint) -> None:
-        self._before(checkpoint)
+        # First: a run killed between the two finds its checkpoint and makes both again.
+        self._publish(checkpoint, ())
         path = save(self._directory, checkpoint)
         best = checkpoint_files.mark_best(self._directory, path, checkpoint.state.figures)
         if best:
-            self._is_best(checkpoint, best)
+            self._publish(checkpoint, best)
         checkpoint_files.prune(self._directory, self._keep)
         self._say(f"saved {path}" + (f" (best {', '.join(best)})" if best else ""))
 

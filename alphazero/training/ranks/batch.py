@@ -13,12 +13,8 @@ from math import floor, isqrt
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted
 from alphazero.settings.load import Config
-from alphazero.settings.sections import AUTO
+from alphazero.settings.sections import AUTO, LARGEST_MICRO_BATCH
 
-# Largest micro-batch chosen unasked. CPU: the activations of a small tower stay near the caches.
-# CUDA: 20x256 in bf16 keeps about 4 MB of activations per position, 8,192 of them half of an 80 GB device; a
-# smaller one is found by trying.
-LARGEST_MICRO_BATCH = {"cpu": 256, "cuda": 8192}
 # Smallest one chosen unasked: below it BatchNorm's statistics are noise and a device waits for its launches.
 LEAST_MICRO_BATCH = {"cpu": 64, "cuda": 256}
 # Positions per GPU and step below which a notice is printed: the device then needs less time for a pass of 20
@@ -219,17 +215,17 @@ YIELDING = (PASSES, MICRO, BATCH)
 
 
 @dataclass(frozen=True)
-class SavedBatch:
-    """The batch and micro-batch of the checkpoint that a run continues from."""
+class BatchSizes:
+    """The batch and micro-batch of a job, or of the checkpoint that it continues from."""
 
     batch_size: int
     micro_batch_size: int
 
 
 def fix_batch(
-    config: Config, num_ranks: int, saved: SavedBatch | None = None, places: Mapping[str, str] | None = None
-) -> tuple[Config, tuple[str, ...]]:
-    """`config` with the batch and micro-batch of this job, and lines to print.
+    config: Config, num_ranks: int, saved: BatchSizes | None = None, places: Mapping[str, str] | None = None
+) -> tuple[BatchSizes, tuple[str, ...]]:
+    """The batch and micro-batch of this job, and lines to print.
 
     saved: what a run that continues keeps; accumulation gives way then. places: by setting, the file and line
     of ds_config.json it comes from. Raises ConfigError where numbers contradict each other.
@@ -296,12 +292,8 @@ class _Numbers:
         found = next((self.places[name] for name in names if self.is_json(name) and name in self.places), "")
         return f"{found}: " if found else ""
 
-    def with_numbers(self, batch_size: int, micro_batch_size: int) -> Config:
-        training = replace(self.config.training, batch_size=batch_size, micro_batch_size=micro_batch_size)
-        return replace(self.config, training=training)
 
-
-def _beginning(numbers: _Numbers) -> tuple[Config, tuple[str, ...]]:
+def _beginning(numbers: _Numbers) -> tuple[BatchSizes, tuple[str, ...]]:
     given, training = numbers.given(), numbers.config.training
     lines: tuple[str, ...] = ()
     if len(given) == len(YIELDING) and _ranks_of(given) != numbers.num_ranks:
@@ -313,7 +305,7 @@ def _beginning(numbers: _Numbers) -> tuple[Config, tuple[str, ...]]:
         )
     batch, micro, passes = (given.get(name, 0) for name in (BATCH, MICRO, PASSES))
     if micro and passes and not batch:
-        return numbers.with_numbers(micro * passes * numbers.num_ranks, micro), lines
+        return BatchSizes(micro * passes * numbers.num_ranks, micro), lines
     if numbers.is_json(BATCH) and 0 < batch < numbers.num_ranks:
         raise ConfigError(
             f"{numbers.place(BATCH)}{numbers.written(BATCH, batch)}: expected at least "
@@ -327,7 +319,7 @@ def _beginning(numbers: _Numbers) -> tuple[Config, tuple[str, ...]]:
             f"{numbers.place(MICRO, BATCH)}{numbers.written(MICRO, micro)}: expected a divisor of "
             f"{numbers.written(BATCH, batch)}"
         )
-    return numbers.with_numbers(batch, micro or training.micro_batch_size), lines
+    return BatchSizes(batch, micro or training.micro_batch_size), lines
 
 
 def _yielding(numbers: _Numbers, given: Mapping[str, int]) -> str:
@@ -357,7 +349,7 @@ def _share(numbers: _Numbers, batch: int, passes: int) -> int:
     return micro
 
 
-def _continuing(numbers: _Numbers, saved: SavedBatch) -> tuple[Config, tuple[str, ...]]:
+def _continuing(numbers: _Numbers, saved: BatchSizes) -> tuple[BatchSizes, tuple[str, ...]]:
     """Batch and micro-batch stand, unless a flag or a file of the user's changes them."""
     config, given = numbers.config, numbers.given()
     training = config.training
@@ -373,4 +365,4 @@ def _continuing(numbers: _Numbers, saved: SavedBatch) -> tuple[Config, tuple[str
             f"{numbers.written(PASSES, passes)} gives way: batch {batch} and micro-batch {micro} stand, "
             f"over {counted(numbers.num_ranks, 'rank')} that is {now:g} per rank",
         )
-    return numbers.with_numbers(batch, micro), lines
+    return BatchSizes(batch, micro), lines

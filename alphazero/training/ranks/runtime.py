@@ -6,7 +6,6 @@ The switches of the device are those of the whole process: TF32, autotuning, det
 from __future__ import annotations
 
 import os
-import socket
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -74,7 +73,7 @@ def read_runtime(environment: Mapping[str, str], device: str = "auto", backend: 
         local_world_size=max(number("LOCAL_WORLD_SIZE", number("LOCAL_SIZE", 1)), local_rank + 1),
         device=chosen,
         backend=backend or ("nccl" if chosen.type == "cuda" else "gloo"),
-        host=socket.gethostname(),
+        host=os.uname().nodename,
     )
 
 
@@ -177,12 +176,12 @@ def pin_ranks(runtime: Runtime, exchange: Exchange) -> list[str]:
     return lines
 
 
-def _pin(place: int, uuids: Sequence[str]) -> str:
-    """What was done with this rank. uuids: of the GPUs of this host's ranks; `place`: its own among them."""
+def _pin(number: int, uuids: Sequence[str]) -> str:
+    """What was done with this rank. uuids: of the GPUs of this host's ranks; `number`: its own among them."""
     if machine.is_bound_by_launcher():
         return f"{machine.processors_text(frozenset(os.sched_getaffinity(0)))}, as the launcher bound it"
     allowed = frozenset(os.sched_getaffinity(0))
-    share = machine.share_of(place, machine.processors_near(uuids), allowed)
+    share = machine.share_of(number, machine.processors_near(uuids), allowed)
     if share is None:
         return "ranks are not pinned: none are known to be nearer to one GPU than to another"
     try:

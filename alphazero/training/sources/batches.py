@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import numpy as np
 import numpy.typing as npt
 import torch
 
@@ -19,7 +18,7 @@ from alphazero.data.sampling.window import Window
 from alphazero.games.batch import Batch
 from alphazero.games.registry import GameSpec, get_spec
 from alphazero.machine.memory import count_processors
-from alphazero.network.model.planes import expand_planes
+from alphazero.network.model.planes import dense_target, expand_planes, legal_mask, to_device
 
 # Shapes: B positions, C x H x W input planes, A policy indices.
 
@@ -100,25 +99,18 @@ class Batches:
     def __iter__(self) -> Iterator[TrainingBatch[Any]]:
         for (micro_batch,) in self._loader.iterate(self._first_step, self._first_step + self._steps):
             batch = dense(micro_batch.batch, self.spec)
-            yield batch if self._as_torch else _as_numpy(batch)
+            arrays = (getattr(batch, entry.name) for entry in fields(batch))
+            yield batch if self._as_torch else TrainingBatch(*(array.numpy() for array in arrays))
 
 
 def dense(batch: Batch, spec: GameSpec) -> TrainingBatch[torch.Tensor]:
     """A loader's batch with planes in full and a policy over all indices."""
-    rows = np.repeat(np.arange(len(batch.wdl)), np.diff(batch.legal_offset))
-    policy_BA = np.zeros((len(batch.wdl), spec.policy_size), np.float32)
-    legal_BA = np.zeros((len(batch.wdl), spec.policy_size), np.bool_)
-    policy_BA[rows, batch.legal_index] = batch.policy
-    legal_BA[rows, batch.legal_index] = True
+    whole = to_device(batch, torch.device("cpu"))
     return TrainingBatch(
-        planes=expand_planes(torch.as_tensor(batch.packed), spec).contiguous(),
-        policy=torch.from_numpy(policy_BA),
-        legal=torch.from_numpy(legal_BA),
+        planes=expand_planes(whole.packed_BN, spec).contiguous(),
+        policy=dense_target(whole, spec.policy_size),
+        legal=legal_mask(whole, spec.policy_size),
         wdl=torch.as_tensor(batch.wdl),
         moves_left=torch.as_tensor(batch.moves_left),
         sample_id=torch.as_tensor(batch.sample_id),
     )
-
-
-def _as_numpy(batch: TrainingBatch[torch.Tensor]) -> TrainingBatch[npt.NDArray[Any]]:
-    return TrainingBatch(*(getattr(batch, entry.name).numpy() for entry in fields(batch)))

@@ -109,13 +109,12 @@ class SharedGames:
         if lacks:
             self._store.truncate_to(0)
         for number in range(num_shards):
-            content = exchange.bytes_from(source, self._shard(number) if exchange.rank == source else b"")
+            own = b""
+            if exchange.rank == source:
+                own = (self._directory / self._store.shards[number].name).read_bytes()
+            content = exchange.bytes_from(source, own)
             if lacks:
                 self._store.append_shard(content)
-
-    def _shard(self, number: int) -> bytes:
-        assert self._store.manifest is not None
-        return (self._directory / self._store.manifest.shards[number].name).read_bytes()
 
 
 def saved_lanes(content: bytes, game_name: str, num_lanes: int, exchange: Exchange) -> pa.RecordBatch:

@@ -30,18 +30,11 @@ from alphazero.measure.known_games import (
     sum_over_positions,
     tallies_of,
 )
-from alphazero.measure.truth.connect4 import OWN_TABLE, move_errors, read_table
-from alphazero.measure.truth.outside import NUM_POSITIONS, OutsideTruth, errors_of, truth_of_run
-from alphazero.measure.truth.solved_positions import (
-    ExactPosition,
-    SolvedPlayer,
-    batch_of,
-    exact_positions,
-    successors,
-)
+from alphazero.measure.truth.connect4 import OWN_TABLE, read_sets
+from alphazero.measure.truth.outside import NUM_POSITIONS, OutsideTruth, truth_of_run
+from alphazero.measure.truth.positions import SolvedPlayer, SolvedSet, batch_of, move_errors, successors
 from alphazero.network.model.loss import SUM_NAMES
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.play.matches.players import ChooseMoves
 from alphazero.run.rank import Phase
 from alphazero.run.validation_record import (
     SeenGame,
@@ -76,16 +69,12 @@ class Worst:
 
     found: dict[str, list[Ranked]] = field(default_factory=lambda: {BY_POLICY: [], BY_VALUE: []})
 
-    def look(self, seen: Predictions, line_of: Callable[[int], Line], game_of: Callable[[int], str]) -> None:
-        """Positions of a batch, by their numbers in it. line_of: the line that ends in one."""
+    def look(self, seen: Predictions, line_of: Callable[[int], tuple[str, Line]]) -> None:
+        """Positions of a batch, by their numbers in it. line_of: the game of one, and the line up to it."""
         errors = {BY_POLICY: seen.policy_loss, BY_VALUE: np.abs(seen.value - seen.target_value)}
         for by, error_B in errors.items():
-            order = np.argsort(-error_B, kind="stable").tolist()
-            new = (
-                (float(error_B[at]), game_of(at), _wrong_position(seen, at, by, line_of(at)))
-                for at in order
-                if np.isfinite(error_B[at])
-            )
+            order = [at for at in np.argsort(-error_B, kind="stable").tolist() if np.isfinite(error_B[at])]
+            new = (_ranked(seen, at, by, float(error_B[at]), *line_of(at)) for at in order)
             both = [*self.found[by], *of_different_games(new)]
             self.found[by] = of_different_games(sorted(both, key=_error))
 
@@ -109,18 +98,12 @@ def _error(found: Ranked) -> float:
     return -found[0]
 
 
-def _wrong_position(seen: Predictions, position: int, by: str, line: Line) -> WrongPosition:
+def _ranked(seen: Predictions, position: int, by: str, error: float, game: str, line: Line) -> Ranked:
     """A position in words; `line` ends in it."""
     index, share = seen.target_move(position)
-    return WrongPosition(
-        by,
-        str(line),
-        text_of(line, index),
-        share,
-        tuple((text_of(line, move), chance) for move, chance in seen.moves(position, NUM_MOVES)),
-        float(seen.value[position]),
-        float(seen.target_value[position]),
-    )
+    moves = tuple((text_of(line, move), chance) for move, chance in seen.moves(position, NUM_MOVES))
+    value, target = float(seen.value[position]), float(seen.target_value[position])
+    return error, game, WrongPosition(by, str(line), text_of(line, index), share, moves, value, target)
 
 
 def text_of(line: Line, index: int) -> str:
@@ -128,21 +111,15 @@ def text_of(line: Line, index: int) -> str:
     return line.move_to_text(line.index_to_move(index))
 
 
-def line_at(window: Window, ids: npt.NDArray[np.int64], number: int) -> Line:
-    """The position of one of the samples, with the moves that led there."""
+def line_at(window: Window, ids: npt.NDArray[np.int64], number: int) -> tuple[str, Line]:
+    """The game of one of the samples, as its shard and its place there, and the line up to it."""
     places = window.locate(ids[number : number + 1])
     shard, game, ply = int(places.shard[0]), int(places.game[0]), int(places.ply[0])
     start, moves = _game(window, shard, game)
     line = make_line(window.game_name, start)
     for move in moves[:ply]:
         line.push(move)
-    return line
-
-
-def game_at(window: Window, ids: npt.NDArray[np.int64], number: int) -> str:
-    """The game of one of the samples: its shard and its place there."""
-    places = window.locate(ids[number : number + 1])
-    return f"{places.shard[0]}/{places.game[0]}"
+    return f"{shard}/{game}", line
 
 
 def _game(window: Window, shard: int, game: int) -> tuple[str | None, list[int]]:
@@ -177,24 +154,19 @@ def seen_game(window: Window, row: int, seen: Predictions) -> SeenGame:
     texts: list[str] = []
     plies: list[SeenPly | None] = []
     for ply, move in enumerate(moves[:MOST_PLIES]):
-        plies.append(_ply(line, seen, positions[ply]) if ply in positions else None)
+        at = positions.get(ply)
+        if at is None:
+            plies.append(None)
+        else:
+            policy = tuple((text_of(line, index), share) for index, share in seen.moves(at, NUM_GAME_MOVES))
+            plies.append(SeenPly(float(seen.value[at]), float(seen.wdl_B3[at, 1]), policy))
         texts.append(line.move_to_text(move))
         line.push(move)
-    result = RESULTS[int(window.shards[shard].result[game])]
-    return SeenGame(start, tuple(texts), result, tuple(plies), _labels(window, shard, game))
-
-
-def _ply(line: Line, seen: Predictions, position: int) -> SeenPly:
-    policy = tuple((text_of(line, move), share) for move, share in seen.moves(position, NUM_GAME_MOVES))
-    return SeenPly(float(seen.value[position]), float(seen.wdl_B3[position, 1]), policy)
-
-
-def _labels(window: Window, shard: int, game: int) -> dict[str, str]:
-    batch = window.shards[shard].batch
-    if batch is None:
-        return {}
-    found = {name: batch.column(name)[game].as_py() for name in ("white", "black", "event", "date")}
-    return {name: str(text)[:80] for name, text in found.items() if text}
+    view, labels = window.shards[shard], {}
+    if view.batch is not None:
+        named = {name: view.batch.column(name)[game].as_py() for name in ("white", "black", "event", "date")}
+        labels = {name: str(text)[:80] for name, text in named.items() if text}
+    return SeenGame(start, tuple(texts), RESULTS[int(view.result[game])], tuple(plies), labels)
 
 
 BATCH_SIZE = 512
@@ -250,7 +222,7 @@ class HeldOut:
             if is_counted:
                 total += sums
                 tallies += tallies_of(seen, self.job.spec)
-                worst.look(seen, partial(line_at, self.window, ids), partial(game_at, self.window, ids))
+                worst.look(seen, partial(line_at, self.window, ids))
         # Two messages: in one, ranks might add up the figures in another order than runs of before did.
         total, tallies = self.exchange.sum(total), self.exchange.sum(tallies)
         wrong = self._worst_of_all(worst)
@@ -290,24 +262,16 @@ class HeldOut:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class ExactTruth:
-    """Positions in which moves err, and ones after them. figures: of a player of `asked`, in order."""
+def _exact_truth(job: Job, services: RankServices) -> list[SolvedSet]:
+    """Positions in which moves err, none where nothing is known of the game.
 
-    asked: Sequence[ExactPosition]
-    after: Sequence[ExactPosition]
-    figures: Callable[[ChooseMoves], Mapping[str, float]]
-
-
-def _exact_truth(job: Job, services: RankServices) -> ExactTruth | None:
-    """None where nothing is known of the game. Collective: rank 0 solves what a solver is named for."""
+    Collective: rank 0 solves what a solver is named for.
+    """
     game, solver = job.spec.name, job.config.training.solver
     if get_game(game).has_solved_positions and OWN_TABLE.is_file():
-        sets = read_table()
-        positions = [one for entry in sets for one in entry.positions]
-        return ExactTruth(exact_positions(positions), successors(positions), partial(move_errors, sets))
+        return read_sets()
     if not solver or not job.config.training.validation_interval:
-        return None
+        return []
     with services.console.working(f"solving {game}", NUM_POSITIONS, "position") as work:
 
         def tick(known: int, searched: int) -> None:
@@ -317,23 +281,17 @@ def _exact_truth(job: Job, services: RankServices) -> ExactTruth | None:
         found = services.exchange.on_main(
             lambda: dataclasses.asdict(truth_of_run(job.run, game, solver, tick))
         )
-    truth = from_table(OutsideTruth, found)
-    asked = truth.asked()
-
-    def figures(player: ChooseMoves) -> Mapping[str, float]:
-        return {"move_error": sum(errors_of(asked, player)) / len(asked)}
-
-    return ExactTruth(asked, truth.successors(), figures)
+    return [SolvedSet(game, tuple(from_table(OutsideTruth, found).exact()))]
 
 
 def _solved_figures(
-    job: Job, network: AlphaZeroNet, step: int, truth: ExactTruth | None, *, is_recorded: bool
+    job: Job, network: AlphaZeroNet, step: int, truth: Sequence[SolvedSet], *, is_recorded: bool
 ) -> Mapping[str, float]:
     """Shares of wrong moves of the network alone, each rank for itself: the positions are few."""
-    if truth is None:
+    if not truth:
         return {}
     player = SolvedPlayer(network, job.runtime.device, job.config.training.precision)
-    figures = truth.figures(player)
+    figures = move_errors(truth, player)
     if is_recorded:
         record = _exact_record(player, step, truth, job.spec)
         if job.runtime.is_main:
@@ -341,9 +299,12 @@ def _solved_figures(
     return figures
 
 
-def _exact_record(player: SolvedPlayer, step: int, truth: ExactTruth, spec: GameSpec) -> ValidationRecord:
+def _exact_record(
+    player: SolvedPlayer, step: int, truth: Sequence[SolvedSet], spec: GameSpec
+) -> ValidationRecord:
     """Policies on the solved positions, which `player` has just seen; values on positions after them."""
-    asked, after = truth.asked, truth.after
+    asked = [position for entry in truth for position in entry.positions]
+    after = successors(asked)
     by_policy = player.against(batch_of(asked))
     player.look([position.line for position in after])
     by_value = player.against(batch_of(after))
@@ -357,6 +318,6 @@ def _exact_record(player: SolvedPlayer, step: int, truth: ExactTruth, spec: Game
     wrong: list[WrongPosition] = []
     for by, seen, positions in ((BY_POLICY, by_policy, asked), (BY_VALUE, by_value, after)):
         worst = Worst()
-        worst.look(seen, [position.line for position in positions].__getitem__, str)
+        worst.look(seen, [(str(at), position.line) for at, position in enumerate(positions)].__getitem__)
         wrong += [one for *_, one in worst.found[by]]
     return ValidationRecord(step, OF_EXACT_TRUTH, len(after), *bins_of(tallies), phases, tuple(wrong))

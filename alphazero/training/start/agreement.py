@@ -24,7 +24,7 @@ from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import SECTIONS, Config, to_table
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import Runtime
-from alphazero.training.start.run_start import Rank, Request
+from alphazero.training.start.run_start import RankContext, Request
 
 Facts = Mapping[str, Any]
 
@@ -35,7 +35,9 @@ COMPARED_PACKAGES = ("alphazero", "torch", "deepspeed")
 MEETING_S = 300.0  # ranks have joined the process group: they are seconds apart, even on a busy host
 
 
-def compare_ranks(config: Config, settings: DeepSpeedSettings, request: Request, rank: Rank) -> list[str]:
+def compare_ranks(
+    config: Config, settings: DeepSpeedSettings, request: Request, rank: RankContext
+) -> list[str]:
     """Warnings about what differs between ranks. Collective, and before all that depends on settings.
 
     Raises ConfigError on all ranks where a difference matters and the request is to check that.

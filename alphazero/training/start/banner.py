@@ -22,7 +22,6 @@ from alphazero.run.next_command import continuing, uses_of
 from alphazero.run.overview import network_text
 from alphazero.run.rank import shows_common_errors
 from alphazero.settings.sections import TrainingConfig
-from alphazero.settings.self_play import SelfPlayConfig
 from alphazero.show.console import Console
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.progress import describe_validation
@@ -39,6 +38,10 @@ def banner(found: Found, devices: Sequence[str]) -> str:
     kind = f"DeepSpeed ZeRO-{training.zero_stage}, {job.runtime.backend}"
     reason = f" ({found.precision_reason})" if found.precision_reason else ""
     encoders = loader_threads(job.config.data, job.runtime)
+    num_positions = job.num_steps * job.batch_size
+    length = f"length            {counted(job.num_steps, 'step')}, {counted(num_positions, 'position')}"
+    if job.num_samples:
+        length += f" ({num_positions / job.num_samples:.2f} epochs)"
     lines = [
         RULE,
         *found.notices,
@@ -52,7 +55,7 @@ def banner(found: Found, devices: Sequence[str]) -> str:
         f"{found.network.parameter_count() / 1e6:.1f} M parameters",
         *_data(job, found.window, found.held_out),
         f"batch             {found.plan}",
-        _length(job),
+        length,
         RULE,
     ]
     return "\n".join(lines)
@@ -71,6 +74,9 @@ def _data(job: Job, window: Window | None, held_out: Window | None) -> list[str]
         lines.append(f"held out          {counted(held_out.num_games, 'game')}")
     games, search = job.config.self_play, job.config.search
     if games.mode != "supervised":
+        budget = counted(games.simulations_per_round, "simulation")
+        if not games.simulations_per_round:
+            budget = counted(games.moves_per_round, "move")
         training = job.config.training.precision
         precision = evaluation_precision(
             games.evaluation_precision,
@@ -82,25 +88,10 @@ def _data(job: Job, window: Window | None, held_out: Window | None) -> list[str]
         lines.append(
             f"self-play         {counted(games.generations, 'generation')}, {counted(games.lanes, 'lane')}, "
             f"{search.algorithm} with {counted(search.simulations, 'simulation')} per move, "
-            f"rounds of {_round(games)}, "
+            f"rounds of {budget}, "
             f"batches of {games.evaluation_batch} in {precision}"
         )
     return lines
-
-
-def _round(games: SelfPlayConfig) -> str:
-    """What each lane plays at a time."""
-    if games.simulations_per_round:
-        return counted(games.simulations_per_round, "simulation")
-    return counted(games.moves_per_round, "move")
-
-
-def _length(job: Job) -> str:
-    num_positions = job.num_steps * job.batch_size
-    text = f"length            {counted(job.num_steps, 'step')}, {counted(num_positions, 'position')}"
-    if job.num_samples:
-        text += f" ({num_positions / job.num_samples:.2f} epochs)"
-    return text
 
 
 def _extras(training: TrainingConfig) -> str:

@@ -24,7 +24,7 @@ from alphazero.training.loop.job import Job, RankServices
 from alphazero.training.loop.part_clock import PartClock
 from alphazero.training.loop.writer import CheckpointWriter
 from alphazero.training.ranks.runtime import Runtime
-from alphazero.training.start.run_start import Found, Rank, write_best, write_newest
+from alphazero.training.start.run_start import Found, RankContext, publish
 
 
 def beat_of_start(run: RunDirectory, runtime: Runtime) -> Callable[[], None]:
@@ -44,7 +44,7 @@ def beat_of_start(run: RunDirectory, runtime: Runtime) -> Callable[[], None]:
 
 @contextlib.contextmanager
 def open_services(
-    found: Found, rank: Rank, before_save: Callable[[Callable[[], None]], None]
+    found: Found, rank: RankContext, before_save: Callable[[Callable[[], None]], None]
 ) -> Iterator[RankServices]:
     """The services of this rank, with a first heartbeat; the host is watched within the block. Collective.
 
@@ -63,14 +63,8 @@ def open_services(
     metrics = exchange.on_each(open_metrics)
     writer = None
     if start.writes:
-        writer = CheckpointWriter(
-            job.run.checkpoints,
-            job.config.training.keep_checkpoints,
-            # First: a run killed between the two finds its checkpoint and makes both again.
-            before=partial(write_newest, job),
-            say=console.say,
-            is_best=partial(write_best, job),
-        )
+        keep = job.config.training.keep_checkpoints
+        writer = CheckpointWriter(job.run.checkpoints, keep, partial(publish, job), console.say)
     clock = PartClock.on(runtime.device)
     watched = bool(job.config.run.health_interval)
     meter = GpuMeter(lambda: clock.work) if watched and runtime.device.type == "cuda" else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 
 from alphazero.base.errors import ConfigError
@@ -11,7 +10,6 @@ from alphazero.data.sampling.window import Window
 from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.run.directory import RunDirectory
 from alphazero.run.next_command import afresh, continuing
-from alphazero.settings.flags import RETIRED, other_values
 from alphazero.settings.load import Config
 from alphazero.settings.scope import (
     changed_filters,
@@ -19,7 +17,6 @@ from alphazero.settings.scope import (
     listed,
     require_same,
     require_same_run,
-    shown,
 )
 from alphazero.training.loop.job import Job
 from alphazero.training.ranks.exchange import Exchange
@@ -32,16 +29,11 @@ def check_same_run(run: RunDirectory, saved: TrainingState, config: Config) -> l
 
     CheckpointError where these settings would make it another run.
     """
-    if config.training.precision == "auto":  # chosen and reported after this
-        training = dataclasses.replace(config.training, precision=saved.precision)
-        config = dataclasses.replace(config, training=training)
     changes = changed_settings(saved.config, config)
-    require_same_run(run.path, saved.step, saved.config, changes)
-    lines = [
-        f"changed: {name} {shown(old)} -> {shown(RETIRED[name].value)} (it is a constant)"
-        for name, old in other_values(saved.config).items()
-    ]
-    return lines + [f"changed: {change}" for change in listed(changes)]
+    if config.training.precision == "auto":  # chosen and reported after this
+        changes = [change for change in changes if change.name != "precision"]
+    require_same_run(run.path, saved.step, changes)
+    return [f"changed: {change}" for change in listed(changes)]
 
 
 def check_same_data(job: Job, saved: TrainingState, window: Window | None, *, accept: bool) -> list[str]:

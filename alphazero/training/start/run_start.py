@@ -7,7 +7,7 @@ best by each metric.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,8 +62,8 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Rank:
-    """This process, and what it has before its run is opened."""
+class RankContext:
+    """What a rank has before its run is opened."""
 
     runtime: Runtime
     exchange: Exchange
@@ -89,7 +89,7 @@ class RunStart:
 
     @property
     def step(self) -> int:
-        """Completed steps."""
+        """How many steps the checkpoint has completed; 0 for a new run."""
         return self.resumed.state.step if self.resumed else 0
 
     def is_complete(self, job: Job) -> bool:
@@ -119,7 +119,7 @@ class Found:
 
 
 @contextlib.contextmanager
-def find_run(config: Config, request: Request, rank: Rank) -> Iterator[RunStart]:
+def find_run(config: Config, request: Request, rank: RankContext) -> Iterator[RunStart]:
     """Where the run lives and where it stands; within the block its writers hold its locks. Collective.
 
     Raises BusyError where another process writes to the run, CheckpointError where it cannot continue.
@@ -158,7 +158,7 @@ def _require_never_saved(run: RunDirectory) -> None:
     )
 
 
-def make_directory(found: Found, request: Request, rank: Rank) -> None:
+def make_directory(found: Found, request: Request, rank: RankContext) -> None:
     """Make the run directory where this rank writes, with this start's settings and the checkpoint's weights.
 
     Newer checkpoints than the one resumed step aside; of a complete run only what a killed start left undone
@@ -194,20 +194,20 @@ def make_directory(found: Found, request: Request, rank: Rank) -> None:
     rank.exchange.on_each(lambda: _keep_weights(job, start))
 
 
-def best_path(job: Job, metric: str) -> Path:
-    """The file of the weights that were best in `metric` so far."""
-    return job.run.path / best_weights_file_name(job.config.network, metric)
+def publish(job: Job, checkpoint: Checkpoint, metrics: Sequence[str] = ()) -> None:
+    """Write the checkpoint's weights, averaged where it has averages, as the newest ones.
 
-
-def write_newest(job: Job, checkpoint: Checkpoint) -> None:
-    """Write the checkpoint's weights, averaged where it has averages."""
-    write_weights(job.newest_weights, _weights_of(job, checkpoint))
-
-
-def write_best(job: Job, checkpoint: Checkpoint, metrics: Iterable[str]) -> None:
-    """Write them for each metric in which the checkpoint is the best so far."""
-    for metric in metrics:
-        write_weights(best_path(job, metric), _weights_of(job, checkpoint))
+    metrics: instead as those that are the best by these so far.
+    """
+    metadata: Metadata = {
+        "step": checkpoint.state.step,
+        "run": job.run.path.name,
+        "averaged": checkpoint.ema is not None,
+    }
+    weights = WeightsFile(job.config.network, checkpoint.ema or checkpoint.weights, metadata)
+    best = [job.run.path / best_weights_file_name(job.config.network, metric) for metric in metrics]
+    for path in best or [job.newest_weights]:
+        write_weights(path, weights)
 
 
 def _keep_weights(job: Job, start: RunStart) -> None:
@@ -219,9 +219,9 @@ def _keep_weights(job: Job, start: RunStart) -> None:
     if not start.writes or not start.resumed:
         return
     if not job.newest_weights.exists():
-        write_newest(job, start.resumed)
+        publish(job, start.resumed)
     for metric in BEST_METRICS:
-        file = best_path(job, metric)
+        file = job.run.path / best_weights_file_name(job.config.network, metric)
         try:
             best = find_best(job.run.checkpoints, metric, hash_files=False)
         except AlphaZeroError:  # none is marked
@@ -237,12 +237,3 @@ def _step_in(file: Path) -> object:
         return read_weights(file).metadata.get("step")
     except AlphaZeroError:
         return None
-
-
-def _weights_of(job: Job, checkpoint: Checkpoint) -> WeightsFile:
-    metadata: Metadata = {
-        "step": checkpoint.state.step,
-        "run": job.run.path.name,
-        "averaged": checkpoint.ema is not None,
-    }
-    return WeightsFile(job.config.network, checkpoint.ema or checkpoint.weights, metadata)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,13 +15,13 @@ from typing import Any
 
 from alphazero.base.errors import AlphaZeroError, CheckpointError
 from alphazero.base.files import sha256_of
+from alphazero.base.log import Say
 from alphazero.network.weights.checkpoint import Checkpoint, Tensors, TrainingState, load, read_state
 from alphazero.run import checkpoint_files
 from alphazero.run.checkpoint_files import MANIFEST
 from alphazero.run.find import find_resumed
 from alphazero.training.ranks.exchange import Exchange
 
-Say = Callable[[str], None]
 TOKEN = ".alphazero-rank-"
 STALE_TOKEN_S = 86400.0
 
@@ -84,7 +83,7 @@ def load_shared(
 ) -> Checkpoint | None:
     """The checkpoint all ranks continue from, None for a new run. Collective.
 
-    resume: "" (the newest, if any), or what resume.py understands. The newest one over all hosts is read
+    resume: "" (the newest, if any), or what run/find.py understands. The newest one over all hosts is read
     where it is, and sent from the lowest rank that has it where it is not. Raises CheckpointError on all
     ranks where one was requested, or was saved once, and none is complete. `say` gets a line about each one
     passed over.

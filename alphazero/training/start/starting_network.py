@@ -48,7 +48,7 @@ class StartingNetwork:
     """Builds the network, the same on every rank.
 
     given: the weights of --init-weights, on the CPU; None where a run begins at random. source: what
-    settings/started-*.json records of them.
+    started-*.json records of them.
     """
 
     config: NetworkConfig

@@ -15,36 +15,30 @@ from alphazero.base.text import counted
 from alphazero.data.sampling.window import Window
 from alphazero.games.outside.solvers import check_solver
 from alphazero.machine.memory import keep_freed_memory
-from alphazero.network.model.precision import evaluation_precision
-from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import newest_figures
 from alphazero.run.rank import Phase
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
-from alphazero.settings.load import Config, decided, places
-from alphazero.settings.outside.chosen import over_ranks
-from alphazero.settings.scope import Kept, kept_settings
-from alphazero.settings.self_play import as_begun, settled
+from alphazero.settings.load import Config
 from alphazero.show.console import Console
 from alphazero.training.engine.deepspeed_config import Recipe
-from alphazero.training.engine.engine import Engine, end_process_group, start_process_group
+from alphazero.training.engine.engine import (
+    Engine,
+    check_options,
+    end_process_group,
+    start_process_group,
+)
 from alphazero.training.engine.graphed_network import graph_notices
 from alphazero.training.engine.planner import (
-    PrecisionChoice,
-    choose_kernels,
     choose_plan,
-    choose_precision,
 )
-from alphazero.training.engine.probe import seconds_per_pass
 from alphazero.training.loop.job import DataSource, Job, Position, RankServices, TrainingOutcome
 from alphazero.training.loop.schedule import warmup_notices
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.loop.trainer import Trainer, Validate
-from alphazero.training.ranks.batch import SavedBatch, fix_batch
 from alphazero.training.ranks.runtime import (
     Runtime,
-    apply_device_settings,
     default_threads,
     pin_ranks,
     with_local_ranks,
@@ -68,10 +62,11 @@ from alphazero.training.start.resume_checks import (
     check_self_play,
     complete,
 )
-from alphazero.training.start.run_start import Found, Rank, Request, RunStart, find_run, make_directory
+from alphazero.training.start.run_start import Found, RankContext, Request, RunStart, find_run, make_directory
+from alphazero.training.start.settle import settle_precision, settle_settings
 from alphazero.training.start.sharing import load_shared
 from alphazero.training.start.stall_watch import stall_watch
-from alphazero.training.start.starting_network import StartingNetwork, require_memory, starting_network
+from alphazero.training.start.starting_network import require_memory
 
 # A run that diverges twice more, each time on other positions, does so again after that.
 MOST_RETURNS = 2
@@ -86,7 +81,7 @@ def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request
     runtime = with_local_ranks(runtime, exchange)
     torch.set_num_threads(default_threads(runtime.local_world_size))
     console = Console(runtime.is_main, log_format=config.run.log_format, quiet=config.run.quiet)
-    rank = Rank(runtime, exchange, console, stop)
+    rank = RankContext(runtime, exchange, console, stop)
     console.begin("preparing")
     try:
         # Before all that depends on settings: ranks with different settings would wait for each other.
@@ -102,7 +97,9 @@ def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request
     return status
 
 
-def _train(config: Config, settings: DeepSpeedSettings, request: Request, start: RunStart, rank: Rank) -> int:
+def _train(
+    config: Config, settings: DeepSpeedSettings, request: Request, start: RunStart, rank: RankContext
+) -> int:
     """The stages of a run in their order; returns the exit status."""
     started = time.monotonic()
     found = prepare(config, settings, request, start, rank)
@@ -130,20 +127,23 @@ def _train(config: Config, settings: DeepSpeedSettings, request: Request, start:
 
 
 def prepare(
-    config: Config, settings: DeepSpeedSettings, request: Request, start: RunStart, rank: Rank
+    config: Config, settings: DeepSpeedSettings, request: Request, start: RunStart, rank: RankContext
 ) -> Found:
     """Settle settings, network, precision, batch and games, and check that they can resume the run.
 
     Collective; nothing is written. Raises AlphaZeroError on all ranks alike.
     """
     runtime, exchange, saved = rank.runtime, rank.exchange, start.saved
-    config, starting, notices = settle_settings(config, settings, start, rank)
+    config, settled, starting, notices = settle_settings(config, settings, start, rank)
+    asked, config = config, settled.of(config)
     exchange.on_each(lambda: check_solver(config.training.solver, config.network.game))
     changes = check_same_run(start.run, saved, config) if saved else []
+    recipe = Recipe(config.training, config.optimizer, config.loss, settings)
+    exchange.on_each(lambda: check_options(recipe, runtime.world_size))
     require_memory(config, settings.offloads_at(config.training.zero_stage), runtime, exchange)
     network = starting.build(start.resumed)
     precision, kernel_lines = settle_precision(config, settings, network, start, rank)
-    config = dataclasses.replace(config, training=precision.training)
+    config = dataclasses.replace(settled, precision=precision.precision).of(asked)
     recipe = Recipe(config.training, config.optimizer, config.loss, settings)
     with rank.console.working("choosing micro-batches"):
         plan, plan_changes = choose_plan(recipe, runtime, network, saved, exchange)
@@ -187,56 +187,6 @@ def prepare(
     )
 
 
-def settle_settings(
-    config: Config, settings: DeepSpeedSettings, start: RunStart, rank: Rank
-) -> tuple[Config, StartingNetwork, list[str]]:
-    """The settings of this start with those of the checkpoint and the shape of --init-weights; and lines."""
-    saved, config = start.saved, over_ranks(config, rank.runtime.world_size)
-    if saved:
-        config = dataclasses.replace(
-            config, self_play=as_begun(config.self_play, saved.config.get("self_play", {}))
-        )
-    kept = kept_settings(saved.config, saved.micro_batch_size, config) if saved else Kept(config)
-    config = kept.config
-    starting, lines = starting_network(config, start.resumed, rank.exchange)
-    config = dataclasses.replace(config, network=starting.config)
-    batch = SavedBatch(saved.batch_size, saved.micro_batch_size) if saved else None
-    config, batch_lines = fix_batch(config, rank.runtime.world_size, batch, places(settings))
-    if not saved and config.self_play.mode != "supervised":
-        num_ranks, batch_size = rank.runtime.world_size, config.training.batch_size
-        config = dataclasses.replace(
-            config, self_play=settled(config.self_play, config.search, batch_size, num_ranks)
-        )
-    device_lines = apply_device_settings(config.training, rank.runtime.device)
-    return config, starting, [*kept.lines(), *lines, *decided(config, settings), *batch_lines, *device_lines]
-
-
-def settle_precision(
-    config: Config, settings: DeepSpeedSettings, network: AlphaZeroNet, start: RunStart, rank: Rank
-) -> tuple[PrecisionChoice, list[str]]:
-    """A precision in place of `auto`; kernels for the evaluations of self-play, with lines for the banner."""
-    device, world_size = rank.runtime.device, rank.runtime.world_size
-    saved, games = start.saved, config.self_play
-    recipe = Recipe(config.training, config.optimizer, config.loss, settings)
-    chosen = choose_precision(
-        config.training,
-        settings.precisions_off,
-        device,
-        saved.precision if saved else "",
-        lambda names: seconds_per_pass(network, recipe, names, world_size),
-        rank.exchange,
-        keep_saved="precision" not in config.asked,
-    )
-    if games.mode == "supervised":
-        return chosen, []
-    training, body, game = chosen.training.precision, config.network.body, config.network.game
-    of_games = rank.exchange.on_each(
-        lambda: evaluation_precision(games.evaluation_precision, training, device, body, game)
-    )
-    batch_size = games.evaluation_batch
-    return chosen, choose_kernels(config.network, of_games, batch_size, device, saved, rank.exchange)
-
-
 def make_job(config: Config, runtime: Runtime, run: RunDirectory, window: Window | None) -> Job:
     """The job with its length: --steps, else all generations, else as many steps as the epochs hold."""
     training, games = config.training, config.self_play
@@ -249,7 +199,7 @@ def make_job(config: Config, runtime: Runtime, run: RunDirectory, window: Window
     return Job(config, runtime, run, steps, window.num_samples)
 
 
-def train_to_the_end(found: Found, data_check: DataCheck, rank: Rank) -> TrainingOutcome:
+def train_to_the_end(found: Found, data_check: DataCheck, rank: RankContext) -> TrainingOutcome:
     """Open the services of this rank and train until the last step or a signal."""
     job = found.job
     with (

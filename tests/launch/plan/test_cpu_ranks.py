@@ -9,7 +9,7 @@ from alphazero.launch.plan.node import CpuRanks, attention_numbers, choose_cpu_r
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.load import load_config
 from alphazero.settings.sections import NetworkConfig
-from alphazero.training.ranks.batch import LARGEST_MICRO_BATCH, plan_batches
+from alphazero.training.ranks.batch import plan_batches
 from tests.support.launch.resolving import CPU, GPUS, plan
 
 CHESS = load_config("chess_cpu", {}).network
@@ -54,12 +54,6 @@ def test_the_bound_of_a_ranks_memory_is_above_what_was_measured_and_not_far():
     """VmHWM of a rank of chess_cpu over 60 steps with validation and checkpoints, in MiB."""
     for micro_batch_size, measured in ((256, 692), (128, 617)):
         assert measured < rank_bytes(CHESS, micro_batch_size) / 2**20 < 2 * measured
-
-
-def test_the_plan_reckons_with_the_micro_batch_that_the_trainer_takes():
-    from alphazero.launch.plan import node as cpu_ranks
-
-    assert LARGEST_MICRO_BATCH["cpu"] == cpu_ranks.LARGEST_MICRO_BATCH
 
 
 @pytest.mark.parametrize("gpus", [None, -1])

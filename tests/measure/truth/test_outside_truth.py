@@ -17,11 +17,11 @@ from alphazero.games.registry import make_line, read_game
 from alphazero.measure.truth import outside as outside_truth
 from alphazero.measure.truth.outside import (
     KnownPosition,
-    errors_of,
     positions_to_err_in,
     reachable_positions,
     truth_of_run,
 )
+from alphazero.measure.truth.positions import find_errors
 from alphazero.run.directory import RunDirectory
 from tests.support.games.exact import exact_value
 from tests.support.paths import REPOSITORY, SUPPORT
@@ -59,7 +59,7 @@ def state_after(game: str, moves: tuple[int, ...]) -> Any:
 def test_positions_of_random_games_differ_and_have_the_values_of_plain_search(boxes) -> None:
     game, found = boxes
     assert len(found) == len({position_key(state_after(game, one.moves)) for one in found}) == 60
-    assert len({len(one.moves) for one in found}) >= 6 and all(one.may_err for one in found)
+    assert len({len(one.moves) for one in found}) >= 6 and all(one.exact(game).may_err for one in found)
     known: dict[str, float] = {}
     for one in found:
         if len(one.moves) >= 5:
@@ -82,7 +82,7 @@ def test_a_move_errs_for_the_player_who_makes_it_who_may_move_again(boxes) -> No
         again += any(
             state_after(game, (*one.moves, move)).current_player() == player for move in exact.keeping
         )
-        after = one.after(game, 0)
+        after = exact.after(0)
         if after is not None:
             value = values[int(str(after.line).split(",")[-1])]
             assert after.outcome == (value if after.line.first_player_to_move else -value)
@@ -91,9 +91,9 @@ def test_a_move_errs_for_the_player_who_makes_it_who_may_move_again(boxes) -> No
     draw = random.Random(0)
     right = [draw.choice(sorted(position.keeping)) for position in asked]
     wrong = [min(set(position.line.legal()) - position.keeping) for position in asked]
-    assert not any(errors_of(asked, lambda lines: right))
-    assert all(errors_of(asked, lambda lines: wrong))
-    assert errors_of(asked, lambda lines: [*right[:20], *wrong[20:]]) == [False] * 20 + [True] * 40
+    assert not any(find_errors(asked, lambda lines: right))
+    assert all(find_errors(asked, lambda lines: wrong))
+    assert find_errors(asked, lambda lines: [*right[:20], *wrong[20:]]) == [False] * 20 + [True] * 40
 
 
 def test_every_position_of_a_small_game_is_found_by_the_moves_that_lead_there() -> None:

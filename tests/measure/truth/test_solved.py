@@ -16,14 +16,21 @@ from alphazero.cli.main import main
 from alphazero.games.core_types import Line
 from alphazero.games.registry import get_spec
 from alphazero.measure.truth import connect4 as solved
-from alphazero.measure.truth.connect4 import SolvedPosition, SolverOutcomes, count_errors, sign
+from alphazero.measure.truth.connect4 import SolverOutcomes, line_of, read_sets
+from alphazero.measure.truth.positions import (
+    ExactPosition,
+    count_without_errors,
+    find_errors,
+    known_outcomes,
+    sign,
+)
 from alphazero.network.model.planes import expand_planes
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights
 from alphazero.play.matches.players import ChooseMoves
 from alphazero.settings.sections import NetworkConfig
 
-OWN = [position for entry in solved.read_table() for position in entry.positions]
+OWN = [position for entry in read_sets() for position in entry.positions]
 # Columns 3, 4, 5 of the ground against the mover, 2 and 6 open: lost whatever is played.
 LOST = "31415"
 # Three of the mover in column 1: to play there wins.
@@ -45,57 +52,55 @@ def mirrored_key(moves: str) -> int:
     return min(line_of(moves).key, line_of("".join(str(8 - int(move)) for move in moves)).key)
 
 
-def line_of(moves: str) -> _core.Connect4Line:
-    return SolvedPosition(moves, 0).line()
+def position_of(moves: str, score: int, scores: Sequence[int] = ()) -> ExactPosition:
+    return ExactPosition(line_of(moves), score, dict(enumerate(scores)), moves)
 
 
 def test_the_own_table_has_600_different_positions_in_which_an_error_is_possible():
-    sets = solved.read_table()
+    sets = read_sets()
     assert [entry.name for entry in sets] == list(solved.CLASSES)
     assert [len(entry.positions) for entry in sets] == [100] * 6
     assert len({mirrored_key(position.moves) for position in OWN}) == 600
     for entry in sets:
         for position in entry.positions:
-            legal = position.line().legal()
-            scores = [position.move_scores[column] for column in legal]
-            assert [column for column in range(7) if position.move_scores[column] is None] == [
-                column for column in range(7) if column not in legal
-            ]
-            assert max(scores) == position.score
-            assert len(set(map(sign, scores))) > 1
+            assert list(position.move_scores) == position.line.legal()
+            assert max(position.move_scores.values()) == position.score
+            assert len(set(map(sign, position.move_scores.values()))) > 1
 
 
 def test_scores_of_the_own_table_are_the_solvers():
     solver = _core.Connect4Solver(32)
     for position in OWN[:300:3] + OWN[300:400:10]:
-        found = [None if value == solver.ILLEGAL else value for value in solver.move_scores(position.line())]
-        assert found == list(position.move_scores), position.moves
+        found = enumerate(solver.move_scores(line_of(position.moves)))
+        known = {column: value for column, value in found if value != solver.ILLEGAL}
+        assert known == position.move_scores, position.moves
 
 
 def test_an_error_is_a_move_that_makes_the_outcome_worse():
-    won = SolvedPosition(WON, 18, (18, -17, 1, 3, 0, -1, 2))
-    lost = SolvedPosition(LOST, -18, (-18,) * 7)
+    won = position_of(WON, 18, (18, -17, 1, 3, 0, -1, 2))
+    lost = position_of(LOST, -18, (-18,) * 7)
 
-    def errors(position: SolvedPosition, column: int) -> int:
-        return count_errors([position], lambda lines: [column] * len(lines), solved.table_outcomes)
+    def errors(position: ExactPosition, column: int) -> int:
+        return sum(find_errors([position], lambda lines: [column] * len(lines)))
 
     # A slower win is no error; a draw and a loss are; in a lost position nothing is.
     assert [errors(won, column) for column in range(7)] == [0, 1, 0, 0, 1, 1, 0]
     assert [errors(lost, column) for column in range(7)] == [0] * 7
-    assert solved.count_without_errors([won, lost], solved.table_outcomes) == 1
+    assert count_without_errors([won, lost]) == 1
 
 
 def test_a_table_of_outcomes_tells_errors_as_scores_do(tmp_path: Path):
-    def signs(position: SolvedPosition) -> str:
+    def signs(position: ExactPosition) -> str:
+        scores = position.move_scores
         return "".join(
-            solved.FULL if score is None else solved.OUTCOME_SIGNS[sign(score)]
-            for score in position.move_scores
+            solved.OUTCOME_SIGNS[sign(scores[column])] if column in scores else solved.FULL
+            for column in range(7)
         )
 
     path = tmp_path / "signs.txt"
     rows = [f"{position.moves} {signs(position)}\n" for position in OWN]
     path.write_text(f"{solved.OUTCOMES_HEAD}\n# a comment\n{''.join(rows)}")
-    (entry,) = solved.read_sets([path])
+    (entry,) = read_sets([path])
     assert entry.name == "signs"
     assert [position.moves for position in entry.positions] == [position.moves for position in OWN]
     assert [position.score for position in entry.positions] == [sign(position.score) for position in OWN]
@@ -103,8 +108,8 @@ def test_a_table_of_outcomes_tells_errors_as_scores_do(tmp_path: Path):
     def last_column(lines: Sequence[Line]) -> list[int]:
         return [line.legal()[-1] for line in lines]
 
-    expected = solved.find_errors(OWN, last_column, solved.table_outcomes)
-    assert solved.find_errors(entry.positions, last_column, solved.table_outcomes) == expected
+    expected = find_errors(OWN, last_column)
+    assert find_errors(entry.positions, last_column) == expected
     assert True in expected and False in expected
 
 
@@ -115,30 +120,30 @@ def test_a_player_is_asked_only_where_it_may_err():
         asked.extend(map(str, lines))
         return [1] * len(lines)
 
-    won = SolvedPosition(WON, 18, (18, -17, 1, 3, 0, -1, 2))
-    all_win = SolvedPosition("12", 1, (1,) * 7)
-    lost = SolvedPosition(LOST, -1, (-1,) * 7)
-    errs = solved.find_errors([lost, won, all_win], player, solved.table_outcomes)
-    assert errs == [False, True, False] and asked == [str(won.line())]
+    won = position_of(WON, 18, (18, -17, 1, 3, 0, -1, 2))
+    all_win = position_of("12", 1, (1,) * 7)
+    lost = position_of(LOST, -1, (-1,) * 7)
+    errs = find_errors([lost, won, all_win], player)
+    assert errs == [False, True, False] and asked == [str(won.line)]
     asked.clear()
-    assert solved.find_errors([lost, all_win], player, solved.table_outcomes) == [False, False] and not asked
+    assert find_errors([lost, all_win], player) == [False, False] and not asked
 
 
 def test_a_perfect_player_never_errs_and_the_worst_always_does():
-    scores = {str(position.line()): position.move_scores for position in OWN}
+    scores = {str(position.line): position.move_scores for position in OWN}
 
     def player(lines: Sequence[Line], choose) -> list[int]:
         return [
             choose(line.legal(), key=lambda column, known=scores[str(line)]: known[column]) for line in lines
         ]
 
-    assert count_errors(OWN, lambda lines: player(lines, max), solved.table_outcomes) == 0
-    assert count_errors(OWN, lambda lines: player(lines, min), solved.table_outcomes) == 600
+    assert sum(find_errors(OWN, lambda lines: player(lines, max))) == 0
+    assert sum(find_errors(OWN, lambda lines: player(lines, min))) == 600
 
 
 def test_outcomes_of_the_solver_are_those_of_the_table(tmp_path: Path):
-    questions = [(position, column) for position in OWN[:300:10] for column in position.line().legal()]
-    expected = list(solved.table_outcomes(questions))
+    questions = [(position, column) for position in OWN[:300:10] for column in position.line.legal()]
+    expected = list(known_outcomes(questions))
     for num_threads in (1, 3):
         cache = tmp_path / f"outcomes{num_threads}.txt"
         outcomes = SolverOutcomes(cache, table_mib=16, num_threads=num_threads)
@@ -148,39 +153,39 @@ def test_outcomes_of_the_solver_are_those_of_the_table(tmp_path: Path):
 
 def test_outcomes_are_told_and_kept_one_by_one(tmp_path: Path):
     cache = tmp_path / "outcomes.txt"
-    questions = [(position, position.line().legal()[0]) for position in OWN[:12]]
+    questions = [(position, position.line.legal()[0]) for position in OWN[:12]]
     found = SolverOutcomes(cache, table_mib=1, num_threads=2)(questions)
     first = [next(found) for _ in range(5)]
     found.close()
-    assert first == list(solved.table_outcomes(questions[:5]))
+    assert first == list(known_outcomes(questions[:5]))
     assert len(cache.read_text().splitlines()) == 5
 
 
 def test_nothing_is_solved_where_nothing_can_err():
-    lost = SolvedPosition(LOST, -18)
+    lost = position_of(LOST, -18)
 
     def outcomes(questions):
         assert not questions
         return []
 
-    assert count_errors([lost], lambda lines: [0] * len(lines), outcomes) == 0
-    assert solved.count_without_errors([lost], outcomes) == 1
+    assert sum(find_errors([lost], lambda lines: [0] * len(lines), outcomes)) == 0
+    assert count_without_errors([lost], outcomes) == 1
 
 
 def test_solved_outcomes_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     cache = tmp_path / "new" / "outcomes.txt"
-    asked = [(position, column) for position in OWN[:20] for column in position.line().legal()]
+    asked = [(position, column) for position in OWN[:20] for column in position.line.legal()]
     before = SolverOutcomes(cache, table_mib=1)
     expected = list(before(asked))
     # A writer killed in the middle of a line leaves a beginning that is not believed.
-    cache.write_text(cache.read_text() + f"{OWN[30].moves} {OWN[30].line().legal()[0]} 1"[:-3])
+    cache.write_text(cache.read_text() + f"{OWN[30].moves} {OWN[30].line.legal()[0]} 1"[:-3])
     after = SolverOutcomes(cache, table_mib=1)
     with monkeypatch.context() as patch:
         patch.setattr(solved, "solved_outcome", lambda *_: pytest.fail("solved again"))
         assert list(after(asked)) == expected
-    another = [(OWN[30], OWN[30].line().legal()[0])]
-    assert list(after(another)) == list(solved.table_outcomes(another))
-    assert list(SolverOutcomes(cache)(another)) == list(solved.table_outcomes(another))
+    another = [(OWN[30], OWN[30].line.legal()[0])]
+    assert list(after(another)) == list(known_outcomes(another))
+    assert list(SolverOutcomes(cache)(another)) == list(known_outcomes(another))
 
 
 @pytest.mark.parametrize("text", ["121 2\n", "128 1 1\n", "121 7 1\n", "121 1 2\n", "nonsense\n"])
@@ -196,9 +201,9 @@ def test_a_damaged_memory_of_outcomes_is_named(text: str, tmp_path: Path):
     [
         ("44 1\n45\n", ":2: '45': expected 'moves score'"),
         ("44 x\n", ":1: "),
-        ("4a 1\n", ":1: '4a'"),
-        ("48 1\n", ":1: '48'"),
-        ("4444444 1\n", ":1: '4444444'"),
+        ("4a 1\n", ":1: '4a 1'"),
+        ("48 1\n", ":1: '48 1'"),
+        ("4444444 1\n", ":1: '4444444 1'"),
         ("1212121 1\n", "the game is over"),
         (f"{solved.TABLE_HEAD}\nend-easy\t44\t1\t1\t1\n", ":2: .*seven scores"),
         (f"{solved.TABLE_HEAD}\nend-easy\t44\tx\t1\t1\t1\t1\t1\t1\t1\n", ":2: .*seven scores"),
@@ -214,7 +219,7 @@ def test_a_damaged_set_is_named_with_its_line(text: str, words: str, tmp_path: P
     path = tmp_path / "set.txt"
     path.write_text(text)
     with pytest.raises(DataError, match=words):
-        solved.read_sets([path])
+        read_sets([path])
 
 
 def evaluate(capsys: pytest.CaptureFixture[str], *argv: str) -> list[dict]:
@@ -230,12 +235,12 @@ def test_errors_of_a_network_are_those_of_its_largest_legal_logit(
     from alphazero.network.weights.open_network import open_network
 
     network, _ = open_network(network_file, torch.device("cpu"))
-    packed = torch.from_numpy(np.stack([position.line().packed() for position in OWN]))
+    packed = torch.from_numpy(np.stack([position.line.packed() for position in OWN]))
     with torch.inference_mode():
         logits = network(expand_planes(packed, network.spec)).policy_BA
     expected = dict.fromkeys(solved.CLASSES, 0)
     for number, (position, row) in enumerate(zip(OWN, logits, strict=True)):
-        move = max(position.line().legal(), key=lambda column, row=row: float(row[column]))
+        move = max(position.line.legal(), key=lambda column, row=row: float(row[column]))
         expected[solved.CLASSES[number // 100]] += sign(position.move_scores[move]) < sign(position.score)
     sets = evaluate(capsys, "--weights", str(network_file), "--cache-dir", str(tmp_path / "cache"))
     assert {row["name"]: row["errors"] for row in sets} == {
@@ -255,8 +260,8 @@ def test_the_values_one_ply_on_are_those_of_the_network_and_of_ended_games(
     wins = 0
     for number, position in enumerate(OWN):
         values, packed = {}, {}
-        for move in position.line().legal():
-            line = position.line()
+        for move in position.line.legal():
+            line = position.line.copy()
             line.push(move)
             if line.outcome().over:
                 values[move] = -line.outcome().value
@@ -318,8 +323,8 @@ def test_two_networks_are_compared_in_pairs(
     total = comparison["sets"][-1]
     assert total["only_first"] == sum(row["only_first"] for row in comparison["sets"][:-1]) > 0
     # And the errors themselves are those of the moves that each plays.
-    entry = solved.read_outcomes()
-    errs = [solved.find_errors(entry.positions, player(path), solved.table_outcomes) for path in argv[1:3]]
+    (entry,) = read_sets([Path("early")])
+    errs = [find_errors(entry.positions, player(path)) for path in argv[1:3]]
     found = paired_errors(*errs)
     row = comparison["sets"][-2]
     assert (found.both, found.only_first, found.only_second) == (
@@ -427,15 +432,13 @@ def test_a_network_of_another_game_is_refused(tmp_path: Path, capsys: pytest.Cap
 
 def test_random_moves_err_as_often_as_the_table_says():
     shares = [
-        sum(sign(score) < sign(position.score) for score in position.move_scores if score is not None)
-        / sum(score is not None for score in position.move_scores)
+        sum(sign(score) < sign(position.score) for score in position.move_scores.values())
+        / len(position.move_scores)
         for position in OWN
     ]
     generator = random.Random(6)
     games = 40 * OWN
-    errors = count_errors(
-        games, lambda lines: [generator.choice(line.legal()) for line in lines], solved.table_outcomes
-    )
+    errors = sum(find_errors(games, lambda lines: [generator.choice(line.legal()) for line in lines]))
     # Five standard deviations of a sum of coin tosses.
     spread = (40 * sum(share * (1 - share) for share in shares)) ** 0.5
     assert abs(errors - 40 * sum(shares)) < 5 * spread

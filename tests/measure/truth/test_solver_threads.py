@@ -6,21 +6,22 @@ from itertools import count
 import pytest
 
 import alphazero._core as _core
-from alphazero.measure.truth.connect4 import ITEMS_AHEAD, SolvedPosition, read_table, sign, solve_in_threads
+from alphazero.measure.truth.connect4 import ITEMS_AHEAD, read_sets, solve_in_threads
+from alphazero.measure.truth.positions import ExactPosition
 
 
-def outcome(solver: _core.Connect4Solver, position: SolvedPosition) -> int:
-    return solver.outcome(position.line())
+def outcome(solver: _core.Connect4Solver, position: ExactPosition) -> int:
+    return solver.outcome(position.line)
 
 
 @pytest.mark.parametrize("num_threads", [1, 2, 3])
 def test_what_is_found_is_in_order(num_threads):
     """Those with few stones, which take longest, come first: with several threads they are done last."""
-    sets = {entry.name: entry.positions for entry in read_table()}
+    sets = {entry.name: entry.positions for entry in read_sets()}
     positions = sets["middle-medium"][:3] + sets["end-easy"][:40]
-    assert len({sign(position.score) for position in positions}) > 1
+    assert len({position.outcome for position in positions}) > 1
     found = list(solve_in_threads(outcome, positions, 16, num_threads))
-    assert found == [sign(position.score) for position in positions]
+    assert found == [position.outcome for position in positions]
 
 
 def test_items_may_be_without_end():

@@ -18,7 +18,7 @@ from torch.nn import functional
 import alphazero._core as _core
 from alphazero.base.errors import ConfigError, WeightsError
 from alphazero.cli.flags import add_network_flags
-from alphazero.games.random_positions import MOST_PLIES, NUM_POSITIONS, random_lines
+from alphazero.games.lines import MOST_PLIES, NUM_POSITIONS, random_lines
 from alphazero.games.registry import get_spec, make_line
 from alphazero.network.inference import int8 as int8_forward
 from alphazero.network.inference.evaluator import NetworkEvaluator
@@ -271,7 +271,7 @@ import json, torch
 from types import SimpleNamespace
 from alphazero.network.inference.forward import fold_tensors
 from alphazero.network.inference.int8 import Int8Forward, weight_levels
-from alphazero.games.random_positions import MOST_PLIES, NUM_POSITIONS, random_lines
+from alphazero.games.lines import MOST_PLIES, NUM_POSITIONS, random_lines
 from tests.support.network.evaluator_nets import trained_like
 network = trained_like("connect4", blocks=1, filters=32, se_ratio=0)
 folded = fold_tensors(network.state_dict())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero.games.random_positions import random_positions
+from alphazero.games.lines import random_positions
 from alphazero.games.registry import get_spec, make_line
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.inference.purpose import (

@@ -250,7 +250,7 @@ def big(step: int) -> Checkpoint:
 
 
 def test_a_full_disk_is_a_fault_and_the_last_checkpoint_stays(small_disk):
-    writer = CheckpointWriter(small_disk, 3, lambda checkpoint: None, lambda text: None)
+    writer = CheckpointWriter(small_disk, 3, lambda checkpoint, metrics: None, lambda text: None)
     for step in range(1, 9):
         writer.submit(big(step))
         writer.wait()
@@ -263,7 +263,7 @@ def test_a_full_disk_is_a_fault_and_the_last_checkpoint_stays(small_disk):
 
 
 def test_a_disk_that_became_read_only_is_a_fault_and_the_last_checkpoint_stays(small_disk):
-    writer = CheckpointWriter(small_disk, 3, lambda checkpoint: None, lambda text: None)
+    writer = CheckpointWriter(small_disk, 3, lambda checkpoint, metrics: None, lambda text: None)
     writer.submit(big(1))
     writer.wait()
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
@@ -274,7 +274,7 @@ def test_a_disk_that_became_read_only_is_a_fault_and_the_last_checkpoint_stays(s
 
 
 def test_a_bug_in_the_thread_is_raised_in_training(tmp_path):
-    def broken(checkpoint: Checkpoint) -> None:
+    def broken(checkpoint: Checkpoint, metrics: object) -> None:
         raise ZeroDivisionError
 
     writer = CheckpointWriter(tmp_path, 3, broken, lambda text: None)
@@ -284,7 +284,7 @@ def test_a_bug_in_the_thread_is_raised_in_training(tmp_path):
 
 
 def test_a_fault_is_kept_for_the_one_who_asks(tmp_path):
-    def refuses(checkpoint: Checkpoint) -> None:
+    def refuses(checkpoint: Checkpoint, metrics: object) -> None:
         raise AlphaZeroError("no")
 
     writer = CheckpointWriter(tmp_path, 3, refuses, lambda text: None)

@@ -3,7 +3,7 @@
 import pytest
 
 from alphazero.play.matches.game import Adjudication, Adjudicator, DrawRule, ResignRule, Score
-from alphazero.play.uci_protocol import centipawns
+from alphazero.play.uci.protocol import centipawns
 
 
 def verdicts(judge: Adjudicator, scores: list[Score | None], *, move: int = 40) -> list[float | None]:

@@ -14,8 +14,8 @@ from alphazero.settings.load import Config, load_config, to_table
 from alphazero.settings.outside.chosen import (
     OUTSIDE_PRESET,
     chosen,
+    lanes_over,
     line_of,
-    over_ranks,
     shape_of_network,
     with_chosen,
 )
@@ -118,10 +118,10 @@ def test_what_is_chosen_follows_what_is_given() -> None:
 
 def test_more_ranks_have_more_lanes_unless_they_were_named() -> None:
     config = with_chosen(load_config(OUTSIDE_PRESET, {}), HEX_5)
-    lanes = [over_ranks(config, ranks).self_play.lanes for ranks in (1, 2, 3, 64)]
+    lanes = [lanes_over(config, ranks) for ranks in (1, 2, 3, 64)]
     assert lanes == [config.self_play.lanes * factor for factor in (1, 1, 2, 32)]
     named = with_chosen(load_config(OUTSIDE_PRESET, {"lanes": "16"}), HEX_5)
-    assert over_ranks(named, 64).self_play.lanes == 16
+    assert lanes_over(named, 64) == 16
 
 
 def test_the_start_says_in_one_line_what_was_chosen_and_from_what() -> None:

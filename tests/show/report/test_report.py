@@ -1,7 +1,6 @@
 """What a report says of real runs (tests/fixtures/v0) and of made-up ones, as data."""
 
 import json
-import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -295,12 +294,3 @@ def test_a_comparison_has_a_file_of_its_own(tmp_path, capsys) -> None:
     assert "no-run/metrics.jsonl: no such file; expected a run directory" in capsys.readouterr().err
     long = [str(supervised_run(tmp_path / (letter * 250)).path) for letter in "ab"]
     assert written(*long)[0] == f"report-{'a' * 193}.html"
-
-
-def test_the_v0_supervised_run_is_reported(tmp_path) -> None:
-    shutil.copytree(FIXTURES / "v0" / "supervised", tmp_path / "run")
-    report = report_of(tmp_path / "run").to_json()
-    facts = dict(report["runs"][0]["facts"])
-    assert facts["steps"] == "8 of 24"
-    assert "1x8" in facts["network"]
-    assert record_of(1).score.error == pytest.approx(0.025)

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from alphazero.launch.blame import FAILURE_VARIABLE, RankEnd, first_failure
+from alphazero.launch.blame import FAILURE_VARIABLE, failure_of, first_failure
 from alphazero.run.rank import OUTPUT_VARIABLE, write_record
 
 
@@ -30,10 +30,13 @@ def main() -> int:
         failed = {rank: process for rank, process in ranks.items() if process.poll()}
         if not failed:
             continue
-        ends = [
-            RankEnd(rank, rank - first, process.pid, process.returncode) for rank, process in failed.items()
-        ]
-        failure = first_failure(ends, Path(os.environ[OUTPUT_VARIABLE]))
+        accounts = Path(os.environ[OUTPUT_VARIABLE])
+        failure = first_failure(
+            [
+                failure_of(rank, rank - first, process.pid, process.returncode, accounts)
+                for rank, process in failed.items()
+            ]
+        )
         write_record(Path(os.environ[FAILURE_VARIABLE]), failure)
         for other in ranks.values():
             other.terminate()

@@ -2,7 +2,7 @@
 
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -20,9 +20,14 @@ def checkpoint_of(step: int, figures: dict[str, float] | None = None) -> Checkpo
     return Checkpoint(state, weights, {"a/exp_avg": torch.ones(3, 2), "step": torch.tensor(float(step))})
 
 
-def write_newest(directory: Path) -> Callable[[Checkpoint], object]:
+def write_newest(directory: Path) -> Callable[[Checkpoint, Sequence[str]], object]:
     """Writes a weights file before each checkpoint, as a run does."""
-    return lambda checkpoint: write_small_net(directory / "net.pt", "tictactoe", checkpoint.state.step)
+
+    def publish(checkpoint: Checkpoint, metrics: Sequence[str]) -> None:
+        if not metrics:
+            write_small_net(directory / "net.pt", "tictactoe", checkpoint.state.step)
+
+    return publish
 
 
 def main() -> None:

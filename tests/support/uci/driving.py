@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from alphazero.play.uci import LoadedNetwork, NetworkRequest, OpenNetwork, UciEngine
+from alphazero.play.uci.engine import LoadedNetwork, NetworkRequest, OpenNetwork, UciEngine
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 
 PATIENCE_S = 20.0

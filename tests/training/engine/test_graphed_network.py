@@ -15,7 +15,7 @@ from alphazero.games.registry import get_spec
 from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.sections import LossConfig, NetworkConfig, TrainingConfig
-from alphazero.training.engine.graphed_network import CudaRecorder, graph_notices, uses_graphs
+from alphazero.training.engine.graphed_network import CudaRecorder, graph_notices, why_no_graphs
 from alphazero.training.engine.probe import random_batch
 from alphazero.training.engine.training_module import TrainingModule
 from tests.support.training.calling_again import CallingAgain
@@ -275,4 +275,4 @@ def test_settings_that_recorded_passes_do_not_go_with_are_named(changes, deepspe
     config = TrainingConfig(**changes)
     assert graph_notices(config, deepspeed, torch.device("cuda")) == told
     assert graph_notices(config, deepspeed, CPU) == []
-    assert uses_graphs(config, deepspeed) == (told == ["CUDA graphs on"])
+    assert (not why_no_graphs(config, deepspeed)) == (told == ["CUDA graphs on"])

@@ -6,8 +6,8 @@ import pytest
 
 from alphazero.base.errors import ConfigError
 from alphazero.settings.deepspeed_file import read_deepspeed_settings
-from alphazero.settings.load import load_config, merge, places
-from alphazero.training.ranks.batch import SavedBatch, batch_over, fix_batch, implied_ranks
+from alphazero.settings.load import load_config, places
+from alphazero.training.ranks.batch import BatchSizes, batch_over, fix_batch, implied_ranks
 
 B, M, A = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 
@@ -18,15 +18,15 @@ def given(tmp_path):
         path = tmp_path / "ds.json"
         path.write_text(json.dumps(table))
         settings = read_deepspeed_settings(path)
-        return merge(load_config("chess_cpu", flags), settings), places(settings)
+        return load_config("chess_cpu", flags, settings), places(settings)
 
     return make
 
 
 def fixed(given, table, num_ranks, saved=None, **flags):
     config, where = given(table, **flags)
-    config, lines = fix_batch(config, num_ranks, saved, where)
-    return config.training.batch_size, config.training.micro_batch_size, lines
+    sizes, lines = fix_batch(config, num_ranks, saved, where)
+    return sizes.batch_size, sizes.micro_batch_size, lines
 
 
 @pytest.mark.parametrize(
@@ -94,18 +94,18 @@ def test_a_flag_beats_the_file_whose_accumulation_gives_way_first(given):
     ],
 )
 def test_a_run_that_goes_on_over_other_ranks_keeps_batch_and_micro_batch(given, table, told):
-    batch, micro, lines = fixed(given, table, 4, SavedBatch(64, 8))
+    batch, micro, lines = fixed(given, table, 4, BatchSizes(64, 8))
     assert (batch, micro) == (64, 8)
     assert [told in line for line in lines] == ([True] if told else [])
 
 
 def test_a_run_that_goes_on_says_nothing_where_nothing_changed(given):
-    assert fixed(given, {M: 8, A: 4}, 2, SavedBatch(64, 8)) == (64, 8, ())
-    assert fixed(given, {}, 2, SavedBatch(64, 8)) == (256, 0, ())  # refused, or chosen, elsewhere
+    assert fixed(given, {M: 8, A: 4}, 2, BatchSizes(64, 8)) == (64, 8, ())
+    assert fixed(given, {}, 2, BatchSizes(64, 8)) == (256, 0, ())  # refused, or chosen, elsewhere
 
 
 def test_a_micro_batch_by_flag_beats_that_of_the_checkpoint(given):
-    assert fixed(given, {}, 2, SavedBatch(256, 8), micro_batch_size="4") == (256, 4, ())
+    assert fixed(given, {}, 2, BatchSizes(256, 8), micro_batch_size="4") == (256, 4, ())
 
 
 def test_three_numbers_leave_one_number_of_ranks(given):

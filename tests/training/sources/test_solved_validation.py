@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from alphazero.games.registry import read_game
-from alphazero.measure.truth.outside import FILE, errors_of, truth_of_run
-from alphazero.measure.truth.solved_positions import SolvedPlayer
+from alphazero.measure.truth.outside import FILE, truth_of_run
+from alphazero.measure.truth.positions import SolvedPlayer, find_errors
 from alphazero.network.weights.open_network import open_network
 from alphazero.run.directory import RunDirectory
 from alphazero.run.validation_record import read_records
@@ -61,8 +61,8 @@ def test_a_run_reports_the_moves_that_err_and_solves_its_positions_once(tmp_path
     assert solver.startswith("own.py:Perfect@")
     truth = truth_of_run(RunDirectory(run), game, solver, lambda known, searched: pytest.fail("solves again"))
     network, _ = open_network(str(run), torch.device("cpu"))
-    asked = truth.asked()
-    errors = errors_of(asked, SolvedPlayer(network, torch.device("cpu"), "fp32"))
+    asked = truth.exact()
+    errors = find_errors(asked, SolvedPlayer(network, torch.device("cpu"), "fp32"))
     assert found[4] == pytest.approx(sum(errors) / len(errors))
     records = read_records(RunDirectory(run))
     assert [(record.step, record.truth) for record in records] == [(2, "exact"), (4, "exact")]

@@ -43,7 +43,7 @@ def choice(
 
 def chosen(asked: str, ranks: tuple[tuple[str, ...], ...], off: frozenset[str] = frozenset()):
     found = choice(asked, ranks, off)
-    return found.training.precision, found.notices
+    return found.precision, found.notices
 
 
 @pytest.mark.parametrize(
@@ -78,30 +78,30 @@ def test_auto_is_what_every_rank_has_and_says_so_where_it_is_not_bf16(ranks, exp
 )
 def test_auto_on_cpus_is_what_was_timed_on_the_slowest_rank(times, expected, reason):
     found = choice("auto", (NEW_CPU,) * len(times), times=times)
-    assert (found.training.precision, found.reason, found.notices) == (expected, reason, ())
+    assert (found.precision, found.reason, found.notices) == (expected, reason, ())
 
 
 @pytest.mark.parametrize("saved", ["bf16", "fp32"])
 def test_auto_on_cpus_keeps_the_precision_of_the_checkpoint_without_timing(saved):
     found = choice("auto", (NEW_CPU,), saved=saved)
-    assert (found.training.precision, found.reason) == (saved, "auto: as in the checkpoint")
+    assert (found.precision, found.reason) == (saved, "auto: as in the checkpoint")
 
 
 def test_a_precision_of_the_checkpoint_that_is_not_to_be_had_is_not_kept():
-    assert choice("auto", (OLD_CPU,), saved="bf16").training.precision == "fp32"
-    assert choice("auto", (NEW_CPU,), frozenset({"bf16"}), saved="bf16").training.precision == "fp32"
+    assert choice("auto", (OLD_CPU,), saved="bf16").precision == "fp32"
+    assert choice("auto", (NEW_CPU,), frozenset({"bf16"}), saved="bf16").precision == "fp32"
     times = ({"bf16": 0.012, "fp32": 0.015},)
-    assert choice("auto", (NEW_CPU,), saved="fp16", times=times).training.precision == "bf16"
+    assert choice("auto", (NEW_CPU,), saved="fp16", times=times).precision == "bf16"
 
 
 def test_on_gpus_the_checkpoint_does_not_decide_where_auto_was_asked_for():
-    assert choice("auto", (NEW_GPU,), saved="fp32").training.precision == "bf16"
+    assert choice("auto", (NEW_GPU,), saved="fp32").precision == "bf16"
 
 
 @pytest.mark.parametrize(("ranks", "expected"), [((NEW_GPU,), "fp16"), ((NEW_CPU, NEW_GPU), "bf16")])
 def test_on_gpus_the_checkpoint_decides_where_nobody_asked(ranks, expected):
     found = choice("auto", ranks, saved="fp16", keep_saved=True)
-    assert found.training.precision == expected
+    assert found.precision == expected
 
 
 def test_what_ds_config_switches_off_is_not_taken():

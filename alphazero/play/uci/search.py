@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 import alphazero._core as _core
 from alphazero.base.text import reason
 from alphazero.games.core_types import Line
-from alphazero.games.perft import divide
-from alphazero.play.uci_options import Options
-from alphazero.play.uci_protocol import NULL_MOVE, Go, best_move_line, centipawns, info_line, info_string
+from alphazero.games.lines import divide
+from alphazero.play.uci.options import Options
+from alphazero.play.uci.protocol import NULL_MOVE, Go, best_move_line, centipawns, info_line, info_string
 from alphazero.search.choice import Temperature, chosen_move
 from alphazero.search.move_stats import move_stats
-from alphazero.search.snapshot import MoveReport, Snapshot, wdl_of
+from alphazero.search.snapshot import Snapshot, wdl_of
 from alphazero.search.tables import SearchTables
 from alphazero.search.tree_search import SearchLimits, TreeSearch
 
@@ -29,6 +29,9 @@ PRUNING_FACTOR = 1.33
 PRUNING_AFTER_PLAYOUTS = 32  # before, the speed is not known
 MOST_MOVES = 218  # of a chess position
 RIVAL_SHARE = 0.1  # of the visits of the most visited move that a rival must have
+INFO_EVERY_S = 0.9
+CLOCK_EVERY_S = 0.01
+GRACE_S = 0.05  # that a search whose time is over waits for its first evaluation
 
 
 @dataclass(frozen=True)
@@ -97,14 +100,8 @@ def _is_decided(seen: Snapshot, left_s: float) -> bool:
     return seen.best.visits - max(move.visits for move in rivals) > playouts_left
 
 
-INFO_EVERY_S = 0.9
-CLOCK_EVERY_S = 0.01
-# How long a search whose time is over waits for its first evaluation.
-GRACE_S = 0.05
-
-
-class Thinking:
-    """One `go`, in its own thread.
+class EngineSearch(threading.Thread):
+    """One `go`, from start() to `bestmove`.
 
     tree: called when the tree is needed; returns None where the search was stopped before a network was
     loaded. send: takes lines of the protocol. began: when the command was read, by time.monotonic(). tables:
@@ -116,13 +113,14 @@ class Thinking:
         line: Line,
         go: Go,
         options: Options,
-        tree: Callable[[Thinking], TreeSearch | None],
+        tree: Callable[[EngineSearch], TreeSearch | None],
         send: Callable[[list[str]], None],
         began: float,
         *,
         tables: SearchTables | None,
         counts: bool,
     ) -> None:
+        super().__init__(name="search", daemon=True)
         self.stopped = threading.Event()
         self._line, self._go, self._options = line, go, options
         self._tables, self._counts = tables, counts
@@ -135,11 +133,6 @@ class Thinking:
         if not (go.infinite or go.ponder):
             self._may_answer.set()
         self._tree: TreeSearch | None = None
-        self._thread = threading.Thread(target=self._think, name="thinking", daemon=True)
-
-    def start(self) -> None:
-        """Start the search."""
-        self._thread.start()
 
     def stop(self) -> None:
         """Stop the search and answer."""
@@ -156,23 +149,15 @@ class Thinking:
             if not self._go.infinite:
                 self._may_answer.set()
 
-    def join(self, timeout_s: float | None = None) -> None:
-        """Wait for `bestmove`."""
-        self._thread.join(timeout_s)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether `bestmove` was sent."""
-        return not self._thread.is_alive()
-
-    def _think(self) -> None:
+    def run(self) -> None:
+        """Search and answer; in the thread."""
         try:
             texts = self._find_moves()
         except Exception as error:  # of any kind: the GUI waits for a move
             if self._tree is not None:
                 self._tree.stop()
             self._send([info_string(f"the search failed: {reason(error)}")])
-            texts = self._any_move(self._line.legal())
+            texts = self._texts(self._line.legal()[:1]) or (NULL_MOVE,)
         self._may_answer.wait()
         self._send([best_move_line(*texts)])
 
@@ -184,28 +169,19 @@ class Thinking:
             is_mate = self._line.outcome().termination == _core.Termination.WIN
             self._send([f"info depth 0 score {'mate 0' if is_mate else 'cp 0'}"])
             return (NULL_MOVE,)
-        only = self._moves_to_keep(only)
+        if self._tables is not None:
+            best = self._tables.begin(self._line, only, fast=self._options.is_on("SyzygyFastPlay"))
+            if best is not None:  # the tables know the result, and which moves keep it
+                self._result, only = best.result, best.moves
         tree = self._tree_of(self)
         seen = self._search(tree, only) if tree is not None else None
-        if seen is not None and (move := self._choose(seen)) is not None:
+        cutoff = self._options.number("TempValueCutoff")
+        if seen is not None and (move := chosen_move(seen, self._temperature(), cutoff)) is not None:
             return self._texts(move.pv[:2] or (move.move,))
-        texts = self._any_move(only or legal)
+        texts = self._texts((only or legal)[:1])
         if seen is None:
             self._send([f"info depth 1 score cp {centipawns(self._result or 0)} pv {texts[0]}"])
         return texts
-
-    def _moves_to_keep(self, only: tuple[int, ...]) -> tuple[int, ...]:
-        """Of these moves (none: all), those that keep the result that the tables know; else the same."""
-        if self._tables is None:
-            return only
-        best = self._tables.begin(self._line, only, fast=self._options.is_on("SyzygyFastPlay"))
-        if best is None:
-            return only
-        self._result = best.result
-        return best.moves
-
-    def _any_move(self, legal: Sequence[int]) -> tuple[str, ...]:
-        return self._texts(legal[:1]) or (NULL_MOVE,)
 
     def _search(self, tree: TreeSearch, only: tuple[int, ...]) -> Snapshot:
         """Search until a limit, a proof or `stop`; returns the last snapshot."""
@@ -220,7 +196,8 @@ class Thinking:
         try:
             while not tree.wait(CLOCK_EVERY_S if budget.planned_s < math.inf else INFO_EVERY_S):
                 now = time.monotonic()
-                if self._is_time_over(tree, budget, now):
+                prunes, seconds = self._options.is_on("SmartPruning"), now - self._clock_began
+                if not self._pondering and is_time_over(budget, tree.snapshot(0), seconds, prunes=prunes):
                     break
                 if now - sent >= INFO_EVERY_S:
                     sent = now
@@ -252,15 +229,6 @@ class Thinking:
         decay, cutoff = options.whole("TempDecayMoves"), options.whole("TempCutoffMove")
         number = _core.ChessPosition(str(self._line)).fullmove_number
         return Temperature(options.number("Temperature"), decay, cutoff).at(number)
-
-    def _choose(self, seen: Snapshot) -> MoveReport | None:
-        return chosen_move(seen, self._temperature(), self._options.number("TempValueCutoff"))
-
-    def _is_time_over(self, tree: TreeSearch, budget: Budget, now: float) -> bool:
-        if self._pondering:
-            return False
-        prunes = self._options.is_on("SmartPruning")
-        return is_time_over(budget, tree.snapshot(0), now - self._clock_began, prunes=prunes)
 
     def _wait_for_the_first(self, tree: TreeSearch) -> None:
         """Wait up to GRACE_S for the first evaluation, instead of playing a random move."""
@@ -314,34 +282,22 @@ def with_result(seen: Snapshot, result: int) -> Snapshot:
     return replace(seen, q=value, wdl=wdl, moves=moves)
 
 
-class Counting:
-    """One `go perft`, in its own thread, answered as by Stockfish: leaves by first move, and their sum."""
+class PerftCount(threading.Thread):
+    """One `go perft`, answered as by Stockfish: leaves by first move, and their sum."""
 
     def __init__(
         self, line: Line, depth: int, send: Callable[[list[str]], None], text: Callable[[int], str]
     ) -> None:
+        super().__init__(name="perft", daemon=True)
         self.stopped = threading.Event()
         self._line, self._depth, self._send, self._text = line, depth, send, text
-        self._thread = threading.Thread(target=self._count, name="perft", daemon=True)
-
-    def start(self) -> None:
-        """Start to count."""
-        self._thread.start()
 
     def stop(self) -> None:
         """End it without a sum."""
         self.stopped.set()
 
-    def join(self, timeout_s: float | None = None) -> None:
-        """Wait for the answer."""
-        self._thread.join(timeout_s)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it was answered."""
-        return not self._thread.is_alive()
-
-    def _count(self) -> None:
+    def run(self) -> None:
+        """Count and answer; in the thread."""
         total = 0
         for move, leaves in divide(self._line, self._depth, self.stopped.is_set):
             total += leaves

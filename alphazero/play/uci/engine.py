@@ -18,8 +18,8 @@ from alphazero.base.transcript import READ, WRITTEN, Transcript
 from alphazero.games.core_types import Line
 from alphazero.games.registry import make_line
 from alphazero.games.tablebases import Tablebases
-from alphazero.play.uci_options import TABLE, Options, find_option
-from alphazero.play.uci_protocol import (
+from alphazero.play.uci.options import TABLE, Options, find_option
+from alphazero.play.uci.protocol import (
     Debug,
     Go,
     Plain,
@@ -29,7 +29,7 @@ from alphazero.play.uci_protocol import (
     info_string,
     parse,
 )
-from alphazero.play.uci_thinking import Counting, Thinking
+from alphazero.play.uci.search import EngineSearch, PerftCount
 from alphazero.search.batched import Evaluator
 from alphazero.search.tables import SearchTables
 from alphazero.search.tree_search import TreeSearch, TreeSettings
@@ -101,7 +101,7 @@ class UciEngine:
         self._requested: NetworkRequest | None = None  # the newest unless it failed
         self._awaiting_ready = 0
         self._line: Line = make_line("chess")
-        self._thinking: Thinking | Counting | None = None
+        self._search: EngineSearch | PerftCount | None = None
         self._is_greeted = False  # programs expect the answer to `uci` first
         self._is_debugging = False
         self._forget_first = False
@@ -126,17 +126,17 @@ class UciEngine:
             while self._serve(self._inbox.get()):
                 pass
         finally:
-            if isinstance(self._thinking, Counting):
-                self._thinking.join(LAST_ANSWER_S)
+            if isinstance(self._search, PerftCount):
+                self._search.join(LAST_ANSWER_S)
             self._stop()
-            if self._thinking is not None:
-                self._thinking.join(LAST_ANSWER_S)
+            if self._search is not None:
+                self._search.join(LAST_ANSWER_S)
             self._transcript.close()
         return 0
 
     def _stop(self) -> None:
-        if self._thinking is not None:
-            self._thinking.stop()
+        if self._search is not None:
+            self._search.stop()
         with self._changed:  # it may wait for a network
             self._changed.notify_all()
 
@@ -192,7 +192,7 @@ class UciEngine:
             self._describe_network()
         elif word == "isready":
             # During a search at once; while the network is loading, afterwards.
-            if self._is_settled or self._is_thinking():
+            if self._is_settled or self._is_searching():
                 self._be_ready(1)
             else:
                 self._awaiting_ready += 1
@@ -200,8 +200,8 @@ class UciEngine:
             self._forget_first = True
         elif word == "stop":
             self._stop()
-        elif word == "ponderhit" and isinstance(self._thinking, Thinking):
-            self._thinking.ponder_hit()
+        elif word == "ponderhit" and isinstance(self._search, EngineSearch):
+            self._search.ponder_hit()
         elif word == "d":
             self._send(board_lines(self._line))
 
@@ -247,22 +247,22 @@ class UciEngine:
 
     def _go(self, go: Go) -> None:
         began = time.monotonic()
-        if isinstance(self._thinking, Counting):
-            self._thinking.join(LAST_ANSWER_S)  # programs send several at once
-        if self._thinking is not None and not self._thinking.is_over:
-            if self._is_thinking():
+        if isinstance(self._search, PerftCount):
+            self._search.join(LAST_ANSWER_S)  # programs send several at once
+        if self._search is not None and self._search.is_alive():
+            if self._is_searching():
                 self._send([info_string("go: stopped the search in progress")])
             self._stop()
-        if self._thinking is not None:
-            self._thinking.join()
+        if self._search is not None:
+            self._search.join()
         line = self._line.copy()
         if go.perft is not None:
             position, chess960 = _core.ChessPosition(str(line)), self.options.is_on("UCI_Chess960")
             text = partial(position.uci, chess960=chess960)
-            self._thinking = Counting(line, go.perft, self._send, text)
-            self._thinking.start()
+            self._search = PerftCount(line, go.perft, self._send, text)
+            self._search.start()
             return
-        self._thinking = Thinking(
+        self._search = EngineSearch(
             line,
             go,
             copy.deepcopy(self.options),  # later ones hold from the next `go` on
@@ -272,11 +272,11 @@ class UciEngine:
             tables=self._tables,
             counts=self._is_debugging,
         )
-        self._thinking.start()
+        self._search.start()
 
-    def _is_thinking(self) -> bool:
-        thinking = self._thinking
-        return thinking is not None and not thinking.is_over and not thinking.stopped.is_set()
+    def _is_searching(self) -> bool:
+        search = self._search
+        return search is not None and search.is_alive() and not search.stopped.is_set()
 
     def _settings(self) -> TreeSettings:
         options = self.options
@@ -294,21 +294,21 @@ class UciEngine:
 
     def _be_ready(self, times: int) -> None:
         """Answer `isready`, with the tree of the next search ready unless there is a search."""
-        if self._thinking is None or self._thinking.is_over:
+        if self._search is None or not self._search.is_alive():
             try:
                 self._ready_tree()
             except Exception as error:  # of any kind: `go` tries again and reports it
                 self._send([info_string(f"not ready to search: {reason(error)}")])
         self._send(["readyok"] * times)
 
-    def _ready_tree(self, thinking: Thinking | None = None) -> TreeSearch | None:
+    def _ready_tree(self, search: EngineSearch | None = None) -> TreeSearch | None:
         """The tree with the current network and settings, for a search once no network is being loaded.
 
         None where there is no network, or the search was stopped first.
         """
         with self._changed:
-            if thinking is not None:
-                self._changed.wait_for(lambda: self._is_settled or thinking.stopped.is_set())
+            if search is not None:
+                self._changed.wait_for(lambda: self._is_settled or search.stopped.is_set())
             network = self._network
             if network is None:
                 return None

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from alphazero.base.text import quoted, shortened
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import rows_of
-from alphazero.games.perft import MOST_DEPTH
+from alphazero.games.lines import MOST_DEPTH
 from alphazero.search.snapshot import MoveReport, Snapshot
 
 NULL_MOVE = "0000"
