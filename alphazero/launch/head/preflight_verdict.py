@@ -60,17 +60,16 @@ def judge(report: PreflightReport | None, outcome: StartOutcome, plan: LaunchPla
     hosts, failure = dict(enumerate(_hosts_by_rank(plan))), outcome.failure
     if report is not None and not outcome.lost:
         at_fault = {fault.rank for fault in report.failures}
+        culprits = frozenset(host for rank, host in hosts.items() if rank in at_fault)
         status = FAILED if report.failures else 0
-        return PreflightVerdict(
-            report.lines, status, frozenset(hosts[rank] for rank in at_fault & set(hosts))
-        )
+        return PreflightVerdict(report.lines, status, culprits)
     if failure is None:
         return PreflightVerdict(("error: preflight: ended without a report",), FAILED)
-    line, culprits = failure.line, {failure.host}
+    line, blamed = failure.line, {failure.host}
     if outcome.lost:
-        culprits = outcome.lost
+        blamed = outcome.lost
     elif failure.ranks:  # the rank that reports it is not the one at fault
-        line, culprits = failure.cause, {hosts[rank] for rank in failure.ranks if rank in hosts}
+        line, blamed = failure.cause, {hosts[rank] for rank in failure.ranks if rank in hosts}
     elif failure.rank is not None and failure.kind in ERRORS_BY_KIND:
-        culprits = set()  # a rank that reports what it found, such as a closed network, blames no host
-    return PreflightVerdict((f"error: preflight: {line}",), failure.status or FAILED, frozenset(culprits))
+        blamed = set()  # a rank that reports what it found, such as a closed network, blames no host
+    return PreflightVerdict((f"error: preflight: {line}",), failure.status or FAILED, frozenset(blamed))
