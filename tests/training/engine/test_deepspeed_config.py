@@ -100,7 +100,7 @@ def test_communication_overlaps_only_where_deepspeed_allows_it(stage, overlap):
         ({"overlap": True}, "overlap"),
         ({"reduce_scatter": "x"}, "reduce_scatter"),
         ({"reduce_bucket_size": 0}, "reduce_bucket_size"),
-        ({"allgather_bucket_size": 10**400}, "allgather_bucket_size"),
+        ({"allgather_bucket_size": -1}, "allgather_bucket_size"),
         ({"offload_optimizer": {"device": "cpu", "pin": 1}}, "offload_optimizer.pin"),
     ],
 )
@@ -108,7 +108,7 @@ def test_what_deepspeed_refuses_is_one_line_that_names_it(write, options, named)
     settings = read_deepspeed_settings(write({"zero_optimization": {"stage": 1, **options}}))
     recipe = recipe_of(load_config("", {}, settings), settings)
     with pytest.raises(ConfigError, match=rf"ds\.json.*{named}") as caught:
-        check_options(recipe, 2)
+        check_options(recipe, 1)
     assert "\n" not in str(caught.value)
 
 
