@@ -24,9 +24,9 @@ LEAST_HISTORY = 5
 MOST_RATES = 1000
 # Of the time, in which the GPUs compute.
 LEAST_BUSY = 0.8
-# Times the median of the other ranks, as the preflight's straggler_ratio_warn.
+# Times the median of the other ranks: far over the spread of equal devices, a few percent.
 MOST_SLOWER = 1.5
-# Seconds per micro-batch: shorter differences are noise, as the preflight's straggler_floor_ms.
+# Seconds per micro-batch: shorter differences are noise.
 LEAST_SLOWER_S = 0.002
 # Seconds of readings from which the rate at which a disk fills is taken.
 WINDOW_S = 3600.0
