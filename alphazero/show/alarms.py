@@ -212,7 +212,7 @@ class DiskHistory:
 
 
 def _seconds_until_full(readings: Sequence[Reading]) -> float:
-    """At the mean rate of these readings; inf where they foretell nothing."""
+    """At the mean rate of these readings; inf where they predict nothing."""
     began_s, first = readings[0]
     lowest, lows = first, 0  # what goes up and down, as checkpoints that are removed, has no new lows
     for _, free in readings:
