@@ -24,9 +24,9 @@ LEAST_HISTORY = 5
 MOST_RATES = 1000
 # Of the time, in which the GPUs compute.
 LEAST_BUSY = 0.8
-# Times the median of the other ranks, as the preflight's straggler_ratio_warn.
+# Times the median of the other ranks: far over the spread of equal devices, a few percent.
 MOST_SLOWER = 1.5
-# Seconds per micro-batch: shorter differences are noise, as the preflight's straggler_floor_ms.
+# Seconds per micro-batch: shorter differences are noise.
 LEAST_SLOWER_S = 0.002
 # Seconds of readings from which the rate at which a disk fills is taken.
 WINDOW_S = 3600.0
@@ -212,7 +212,7 @@ class DiskHistory:
 
 
 def _seconds_until_full(readings: Sequence[Reading]) -> float:
-    """At the mean rate of these readings; inf where they foretell nothing."""
+    """At the mean rate of these readings; inf where they predict nothing."""
     began_s, first = readings[0]
     lowest, lows = first, 0  # what goes up and down, as checkpoints that are removed, has no new lows
     for _, free in readings:

@@ -35,7 +35,9 @@ def require_wandb(config: RunConfig) -> None:
 def start_wandb(
     run: RunDirectory, config: RunConfig, settings: Mapping[str, Any], say: Callable[[str], None]
 ) -> Callable[[bool], None]:
-    """Have all that TensorBoard's writer writes from here on sent; returns what ends that, told of a failure.
+    """Have all that TensorBoard's writer writes from here on sent; returns what ends that.
+
+    Its argument: whether the run failed.
 
     settings: all of the run's, by section. say prints where the figures can be seen.
     """
