@@ -20,7 +20,7 @@ class RankRecord:
 
 @dataclass(frozen=True)
 class PreflightFault:
-    """A line that says what is wrong; rank: whose host is at fault, None for nobody's."""
+    """A line that says what is wrong; rank: whose host is at fault, None for no host's."""
 
     line: str
     rank: int | None = None

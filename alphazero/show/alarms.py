@@ -132,7 +132,7 @@ class RateHistory:
 
 IDLE_GPUS_ADVICE = {
     "data": "more loader threads (--num-workers), a faster disk for the data, or fewer ranks per host",
-    "communication": "a larger --batch-size, and the preflight's table of slow links",
+    "communication": "a larger --batch-size, or the interface that the preflight warns about (--interface)",
     "host launches": "larger micro-batches (--micro-batch-size), --compile, and nothing else on these cores",
     "checkpoints": "a longer --checkpoint-interval",
     "self-play": "more games at a time (--lanes), a larger --evaluation-batch, more cores per GPU",

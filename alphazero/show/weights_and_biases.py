@@ -37,9 +37,8 @@ def start_wandb(
 ) -> Callable[[bool], None]:
     """Have all that TensorBoard's writer writes from here on sent; returns what ends that.
 
-    Its argument: whether the run failed.
-
-    settings: all of the run's, by section. say prints where the figures can be seen.
+    settings: all of the run's, by section. say prints where the figures can be seen. The argument of what is
+    returned is whether the run failed.
     """
     require_wandb(config)
     import wandb

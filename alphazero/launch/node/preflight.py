@@ -147,7 +147,7 @@ def facts_of(device: torch.device, backend: str, files: Sequence[Path]) -> dict[
 
 
 def _time_all_reduce(device: torch.device, backend: str, roll_call: RollCall) -> float:
-    """Milliseconds of an all-reduce on this rank, the median of a few, in a process group of its own."""
+    """Milliseconds of an all-reduce on this rank, the median of a few, in a separate process group."""
     import torch
     import torch.distributed as dist
 
@@ -264,7 +264,7 @@ class RollCall:
         self._end(FAILED)
 
     def _overdue(self, store: Store) -> LaunchError:
-        """The step took too long: for want of the ranks that entered fewer steps, if there are some."""
+        """The step took too long: because of the ranks that entered fewer steps, if there are some."""
         behind = []
         for rank in range(self.world_size):
             key = f"preflight/steps/{rank}"
