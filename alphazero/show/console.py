@@ -210,12 +210,9 @@ class Console:
                 self._silent_s += TICK_S
                 if self._works and self._bar is None and self._silent_s >= self._longest_s:
                     self._longest_s = min(2 * self._longest_s, LONGEST_SILENCE_S)
-                    self._say_progress(self._works[-1])
-
-    def _say_progress(self, work: Work) -> None:
-        if not self._is_quiet:
-            text = work.line()
-            self._show(as_json(text, Topic.PROGRESS, work.fields()) if self._is_json else text)
+                    if not self._is_quiet:
+                        work, text = self._works[-1], self._works[-1].line()
+                        self._show(as_json(text, Topic.PROGRESS, work.fields()) if self._is_json else text)
 
 
 def _form(work: Work) -> str:

@@ -65,11 +65,8 @@ class Curves:
 
     def take(self, kind: str, step: int, figures: Mapping[str, float]) -> list[Point]:
         """The points to show now."""
-        return self._take(_points(kind, step, figures))
-
-    def _take(self, points: Iterable[Point]) -> list[Point]:
         shown = []
-        for point in points:
+        for point in _points(kind, step, figures):
             curve = self._curves.setdefault(f"{point.group}/{point.name}", _Curve())
             if point.step <= curve.last_step:
                 continue
@@ -93,18 +90,25 @@ class Curves:
                 line: dict[str, Field] = json.loads(text)
                 kind, at = str(line.pop("kind")), int(line.pop("step"))
                 figures = {name: value for name, value in line.items() if isinstance(value, (int, float))}
-                points = [point for point in _points(kind, at, figures) if point.step <= step]
+                if all(point.step <= step for point in _points(kind, at, figures)):  # of one step
+                    self.take(kind, at, figures)
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
                 continue  # damaged: read_metrics reports it
-            self._take(points)
 
 
 def _points(kind: str, step: int, figures: Mapping[str, float]) -> Iterator[Point]:
-    """The figures that are curves, by group and name."""
+    """The figures that are curves, by group and name, at the step of training at which they stand.
+
+    An epoch stands at the step that ended it, not at its number. A generation stands at the first step that
+    trains on it: a run that resumes from the checkpoint of `step` plays it again, and a point at `step`
+    could not be distinguished from those before that checkpoint.
+    """
     group = _GROUP_OF_KIND.get(kind)
     if group is None:
         return
-    at = _shown_step(kind, step, figures)
+    at = step + 1 if kind == "self_play" else step
+    if kind == "epoch":
+        at = int(figures.get("ended_in_step", step))
     prefix = _PREFIX_OF_KIND.get(kind, "")
     for name, value in figures.items():
         if name in _NO_CURVES:
@@ -113,15 +117,3 @@ def _points(kind: str, step: int, figures: Mapping[str, float]) -> Iterator[Poin
             yield Point(SYSTEM, f"selfplay_{name.removeprefix(_GPU_PREFIX)}", at, value)
         else:
             yield Point(group, prefix + name, at, value)
-
-
-def _shown_step(kind: str, step: int, figures: Mapping[str, float]) -> int:
-    """The step of training at which the figures stand.
-
-    An epoch stands at the step that ended it, not at its number. A generation stands at the first step that
-    trains on it: a run that resumes from the checkpoint of `step` plays it again, and a point at `step`
-    could not be distinguished from those before that checkpoint.
-    """
-    if kind == "epoch":
-        return int(figures.get("ended_in_step", step))
-    return step + 1 if kind == "self_play" else step

@@ -159,7 +159,10 @@ def _info(args: argparse.Namespace, path: Path) -> None:
     store = GameStore.open(path)
     summary = summarize(store)
     filters = SampleFilters(**values_of_flags(SampleFilters, vars(args)))
-    window = _filtered(store, filters) if chosen_filters(filters) else None
+    window: Window | None = None
+    if chosen_filters(filters):  # what a run with these filters trains on, with nothing held out
+        window = with_filters(Window.of_stores([store]), filters)
+        window = for_training(window, filters, seed=0, num_threads=count_processors())
     if args.json:
         body = summary.to_json()
         if window is not None:
@@ -171,12 +174,6 @@ def _info(args: argparse.Namespace, path: Path) -> None:
     if window is not None:
         left = f"{counted(window.num_games, 'game')}, {counted(window.num_samples, 'position')}"
         print("\n".join([*(f"filter        {count}" for count in window.filtered), f"left          {left}"]))
-
-
-def _filtered(store: GameStore, filters: SampleFilters) -> Window:
-    """The window of a run with these filters and nothing held out. Raises DataError."""
-    window = with_filters(Window.of_stores([store]), filters)
-    return for_training(window, filters, seed=0, num_threads=count_processors())
 
 
 def info_text(store: Path, summary: StoreSummary) -> str:

@@ -35,12 +35,7 @@ from alphazero.run.find import check_spelling, find_resumed
 from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, read_deepspeed_settings
 from alphazero.settings.flags import Parser, whole
-from alphazero.settings.load import (
-    SECTIONS,
-    Config,
-    load_config,
-    shipped_deepspeed_config,
-)
+from alphazero.settings.load import SECTIONS, Config, load_config, shipped_deepspeed_config
 from alphazero.settings.outside.chosen import OUTSIDE_PRESET, line_of, with_chosen
 from alphazero.settings.scope import changed_settings, kept_settings, require_same_run
 from alphazero.show.console import Console
@@ -161,17 +156,11 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
                 f"{path}: no such file or directory; expected a game store, PGN file or directory"
             )
         refuse_positions(Path(path))
-    return (_with_chosen(config) if not args.config or config.set_by_file else config), settings
-
-
-def _with_chosen(config: Config) -> Config:
-    """With settings that suit a game of OpenSpiel or a Python file.
-
-    A preset that the user named stands as it is. A launcher without the core leaves the choice to the ranks.
-    """
-    if not is_outside(config.network.game) or importlib.util.find_spec("alphazero._core") is None:
-        return config
-    return with_chosen(config, measure(config.network.game))
+    # A preset that the user named stands. A launcher without the core leaves the choice to the ranks.
+    is_open = is_outside(config.network.game) and (not args.config or config.set_by_file)
+    if is_open and importlib.util.find_spec("alphazero._core") is not None:
+        config = with_chosen(config, measure(config.network.game))
+    return config, settings
 
 
 def chosen_lines(config: Config) -> tuple[str, ...]:

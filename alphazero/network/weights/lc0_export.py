@@ -8,7 +8,6 @@ the convolutions, which would double the rounding error.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,19 +74,26 @@ def write_lc0(
 def to_lc0(config: NetworkConfig, state_dict: dict[str, Tensor], training_steps: int, text: str) -> bytes:
     """The file's bytes, uncompressed. Raises WeightsError without the file's name."""
     check_exportable(config)
-    check_file_size(state_dict)
+    numbers = sum(tensor.numel() for tensor in state_dict.values())
+    if NUMBER_BYTES * numbers + SPARE_BYTES > MAX_FILE_BYTES:
+        raise WeightsError(
+            f"a network of {numbers:,} numbers: lc0's files have {NUMBER_BYTES} bytes for each and are at "
+            f"most {MAX_FILE_BYTES:,} bytes long, protobuf's limit; expected --to safetensors or pt"
+        )
     net = net_class()(magic=MAGIC, license=text.encode())
     version = net.min_version
     version.major, version.minor, version.patch = min_version(config)
     net.format.weights_encoding = LINEAR16
     layout = net.format.network_format
     layout.input, layout.output = INPUT_CLASSICAL_112, OUTPUT_WDL
-    layout.network = structure_of(config)
+    layout.network = TOWER_WITH_SE if config.se_ratio else TOWER_WITHOUT_SE
     layout.policy, layout.value = POLICY_NUMBERS[config.policy_head], VALUE_WDL
     if config.moves_left:
         layout.moves_left = MOVES_LEFT_V1
     net.training_params.training_steps = training_steps
     if config.body == "attention":
+        has_named_heads = places_to_write(config) is NAMED
+        layout.network = ATTENTION_BODY_WITH_HEADS if has_named_heads else ATTENTION_BODY
         layout.input_embedding = EMBEDDING_DENSE if config.embedding == "dense" else EMBEDDING_MAP
         layout.default_activation = DEFAULT_ACTIVATIONS.index(config.activation)
         layout.ffn_activation = ACTIVATION_NUMBERS[config.ffn_activation]
@@ -102,23 +108,6 @@ def to_lc0(config: NetworkConfig, state_dict: dict[str, Tensor], training_steps:
     for place in tensor_layout(config, get_spec(config.game), places_to_write(config)):
         _write_place(message_at(net.weights, place.path), place, state_dict)
     return bytes(net.SerializeToString(deterministic=True))
-
-
-def check_file_size(state_dict: Mapping[str, Tensor]) -> None:
-    """Raise WeightsError, before anything is written, for more numbers than one file of lc0 holds."""
-    numbers = sum(tensor.numel() for tensor in state_dict.values())
-    if NUMBER_BYTES * numbers + SPARE_BYTES > MAX_FILE_BYTES:
-        raise WeightsError(
-            f"a network of {numbers:,} numbers: lc0's files have {NUMBER_BYTES} bytes for each and are at "
-            f"most {MAX_FILE_BYTES:,} bytes long, protobuf's limit; expected --to safetensors or pt"
-        )
-
-
-def structure_of(config: NetworkConfig) -> int:
-    """NetworkFormat.NetworkStructure."""
-    if config.body == "attention":
-        return ATTENTION_BODY_WITH_HEADS if places_to_write(config) is NAMED else ATTENTION_BODY
-    return TOWER_WITH_SE if config.se_ratio else TOWER_WITHOUT_SE
 
 
 def min_version(config: NetworkConfig) -> tuple[int, int, int]:

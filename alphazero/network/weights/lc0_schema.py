@@ -207,30 +207,8 @@ EMBEDDING_MAP, EMBEDDING_DENSE = 1, 2  # INPUT_EMBEDDING_PE_MAP, INPUT_EMBEDDING
 POLICY_NUMBERS = {"convolution": 2, "attention": 3}
 POLICY_HEADS = {number: head for head, number in POLICY_NUMBERS.items()}
 
-INPUT_NAMES = {
-    0: "unknown input",
-    2: "input with castling planes (INPUT_112_WITH_CASTLING_PLANE)",
-    3: "canonical input (INPUT_112_WITH_CANONICALIZATION)",
-    4: "hectoplies input (INPUT_112_WITH_CANONICALIZATION_HECTOPLIES)",
-    5: "canonical input V2 (INPUT_112_WITH_CANONICALIZATION_V2)",
-    132: "armageddon input (INPUT_112_WITH_CANONICALIZATION_HECTOPLIES_ARMAGEDDON)",
-    133: "armageddon input (INPUT_112_WITH_CANONICALIZATION_V2_ARMAGEDDON)",
-}
-NETWORK_NAMES = {
-    0: "unknown structure",
-    1: "classical policy head (fully connected)",
-    2: "classical policy head (fully connected)",
-    5: "ONNX network",
-}
-POLICY_NAMES = {
-    0: "unknown policy head",
-    1: "classical policy head (fully connected)",
-}
-VALUE_NAMES = {
-    0: "unknown value head",
-    1: "classical value head (one number, no WDL)",
-    3: "parametric value head",
-}
+CLASSICAL_POLICY = "classical policy head (fully connected)"
+NETWORK_NAMES = {1: CLASSICAL_POLICY, 2: CLASSICAL_POLICY, 5: "ONNX network"}
 
 
 def check_format(net: Message) -> None:
@@ -262,11 +240,11 @@ def foreign_part(net: Message) -> str | None:
         return NETWORK_NAMES.get(structure, f"structure {structure}")
     input_format = layout.input if layout.HasField("input") else INPUT_CLASSICAL_112
     if input_format != INPUT_CLASSICAL_112:
-        return INPUT_NAMES.get(input_format, f"input of kind {input_format}")
+        return f"input of kind {input_format}"
     if layout.policy not in POLICY_HEADS:
-        return POLICY_NAMES.get(layout.policy, f"policy head of kind {layout.policy}")
+        return CLASSICAL_POLICY if layout.policy == 1 else f"policy head of kind {layout.policy}"
     if layout.value != VALUE_WDL:
-        return VALUE_NAMES.get(layout.value, f"value head of kind {layout.value}")
+        return f"value head of kind {layout.value}"
     faults = {
         "encoders in the attention policy head": len(weights.pol_encoder) > 0,
         f"output format {layout.output}": layout.output != OUTPUT_WDL,
@@ -278,7 +256,11 @@ def foreign_part(net: Message) -> str | None:
         faults |= {
             "convolutional policy head on an attention body": not has_attention,
             f"activation of kind {layout.default_activation}": layout.default_activation > 1,
-            "relative positions": any(_has_relative_positions(encoder.mha) for encoder in weights.encoder),
+            "relative positions": any(
+                encoder.mha.HasField(name)
+                for encoder in weights.encoder
+                for name in ("rpe_q", "rpe_k", "rpe_v")
+            ),
             "heads by other names": len(heads.policy_head_map) + len(weights.value_heads.value_head_map) > 0,
             "encoders in a policy head": any(
                 len(head.pol_encoder) > 0
@@ -301,10 +283,6 @@ def is_attention_body(net: Message) -> bool:
     """Whether the body is encoders; the first such files say that they are towers."""
     structure = net.format.network_format.network
     return structure in ATTENTION_BODIES or (structure == TOWER_WITH_SE and len(net.weights.encoder) > 0)
-
-
-def _has_relative_positions(attention: Message) -> bool:
-    return any(attention.HasField(name) for name in ("rpe_q", "rpe_k", "rpe_v"))
 
 
 VARINT, FIXED64, LENGTH_DELIMITED, WIRE_FIXED32 = 0, 1, 2, 5

@@ -88,7 +88,7 @@ class _Reader(pickle._Unpickler):  # in Python: its memo takes no more memory th
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
             return _tensor
         if (module, name) == ("collections", "OrderedDict"):
-            return _empty_dict
+            return lambda: OrderedDict()  # takes no content
         raise pickle.UnpicklingError("holds Python objects, not plain weights; it was not opened")
 
     def persistent_load(self, pid: Any) -> Tensor:  # noqa: ANN401
@@ -138,10 +138,6 @@ class _Reader(pickle._Unpickler):  # in Python: its memo takes no more memory th
         pickle.SETITEMS[0]: load_setitems,
         pickle.BUILD[0]: load_build,
     }
-
-
-def _empty_dict() -> OrderedDict[Any, Any]:
-    return OrderedDict()
 
 
 def _tensor(storage: Any, offset: int, size: Any, stride: Any, *_: object) -> Tensor:  # noqa: ANN401

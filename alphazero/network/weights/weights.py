@@ -74,7 +74,11 @@ def save_weights(path: Path, network: AlphaZeroNet, metadata: Metadata) -> None:
 def write_weights(path: Path, weights: WeightsFile) -> None:
     """Write weights that need not be in a module (gathered over ranks). Raises WeightsError."""
     # A tensor may be a view of a flat buffer or lie channels-last: a fresh contiguous copy is neither.
-    state_dict = {key: plain_copy(value) for key, value in weights.state_dict.items()}
+    state_dict = {}
+    for key, value in weights.state_dict.items():
+        dtype = torch.float32 if value.is_floating_point() else value.dtype
+        copy = value.detach().to("cpu", dtype).clone(memory_format=torch.contiguous_format)
+        state_dict[key] = copy
     header = {"magic": MAGIC, "version": VERSION, "network": dataclasses.asdict(weights.config)}
     if path.suffix not in (".pt", ".safetensors"):
         raise WeightsError(f"{path}: weights are written to .pt or .safetensors")
@@ -95,12 +99,6 @@ def write_whole(path: Path, data: bytes | memoryview) -> None:
             file.write(data)
     except OSError as error:
         raise WeightsError(f"{path}: cannot be written: {error.strerror or error}") from None
-
-
-def plain_copy(tensor: Tensor) -> Tensor:
-    """A contiguous copy on the CPU, floating point as fp32."""
-    dtype = torch.float32 if tensor.is_floating_point() else tensor.dtype
-    return tensor.detach().to("cpu", dtype).clone(memory_format=torch.contiguous_format)
 
 
 def read_pt(path: Path) -> WeightsFile:

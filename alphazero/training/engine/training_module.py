@@ -21,13 +21,6 @@ from alphazero.settings.sections import LossConfig, TrainingConfig
 from alphazero.training.engine.graphed_network import CudaRecorder, GraphedNetwork
 
 
-def _require_compiler(device: torch.device) -> None:
-    """Raises ConfigError where torch.compile would not find the C++ compiler that it needs on a CPU."""
-    compiler = os.environ.get("CXX", "g++")
-    if device.type == "cpu" and shutil.which(compiler) is None:
-        raise ConfigError(f"compile: C++ compiler {compiler!r} not found: install it, or add --no-compile")
-
-
 class TrainingModule(nn.Module):
     """Packed positions in, the loss out as a plain scalar.
 
@@ -50,8 +43,12 @@ class TrainingModule(nn.Module):
                 f"activation_checkpointing {config.activation_checkpointing}: expected none for a residual "
                 "body, or --body attention"
             )
-        if config.compile:
-            _require_compiler(next(network.parameters()).device)
+        compiler = os.environ.get("CXX", "g++")
+        on_cpu = next(network.parameters()).device.type == "cpu"
+        if config.compile and on_cpu and shutil.which(compiler) is None:
+            raise ConfigError(
+                f"compile: C++ compiler {compiler!r} not found: install it, or add --no-compile"
+            )
         if config.compile and is_attention:
             # Part by part: what is compiled for one encoder serves all.
             self._run = functools.partial(self._run_network, run=torch.compile(run_part))

@@ -75,7 +75,10 @@ class ZeroState:
             for name, parameter in self._parameters.items()
             for key in self._keys[name]
         }
-        return {**whole, "step": torch.tensor(float(self._step_count()))}
+        steps = [entry["step"] for entry in self._torch_optimizer.state.values() if "step" in entry]
+        counts = set(torch.stack(steps).tolist()) if steps else {0.0}
+        assert len(counts) == 1, f"parameters took different numbers of steps: {counts}"
+        return {**whole, "step": torch.tensor(float(counts.pop()))}
 
     def load_optimizer_state(self, state: dict[str, torch.Tensor]) -> None:
         """Put back what `optimizer_state` gave, on any stage and world size."""
@@ -121,14 +124,6 @@ class ZeroState:
         )
         for stored, parameters in zip(flat, groups, strict=True):
             yield stored, self._keys[name_of[id(parameters[0])]]
-
-    def _step_count(self) -> float:
-        state = self._torch_optimizer.state
-        steps = [entry["step"] for entry in state.values() if "step" in entry]
-        counts = set(torch.stack(steps).tolist()) if steps else {0.0}
-        assert len(counts) == 1, f"parameters took different numbers of steps: {counts}"
-        count: float = counts.pop()
-        return count
 
     def _create_empty_state(self) -> None:
         """What torch's optimizers make at their first step."""

@@ -11,13 +11,7 @@ from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.run.directory import RunDirectory
 from alphazero.run.next_command import afresh, continuing
 from alphazero.settings.load import Config
-from alphazero.settings.scope import (
-    changed_filters,
-    changed_settings,
-    listed,
-    require_same,
-    require_same_run,
-)
+from alphazero.settings.scope import changed_filters, changed_settings, listed, require_same, require_same_run
 from alphazero.training.loop.job import Job
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.sources.shared_games import GenerationState, SharedGames, saved_lanes

@@ -19,12 +19,7 @@ from alphazero.machine.lock import ORPHAN_WAIT_S
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint, TrainingState
 from alphazero.network.weights.open_network import read_weights, weights_of_checkpoint
-from alphazero.network.weights.weights import (
-    Metadata,
-    WeightsFile,
-    best_weights_file_name,
-    write_weights,
-)
+from alphazero.network.weights.weights import Metadata, WeightsFile, best_weights_file_name, write_weights
 from alphazero.run import checkpoint_files
 from alphazero.run.checkpoint_files import BEST_METRICS, find_best, step_of
 from alphazero.run.directory import RunDirectory, choose_run_directory, claimed, create
@@ -175,16 +170,8 @@ def make_directory(found: Found, request: Request, rank: RankContext) -> None:
             assert start.resumed is not None
             keep = max(keep, start.resumed.state.config["training"]["keep_checkpoints"])  # as many as it kept
         else:
-            git_diff, init_weights = job.config.run.git_diff, found.starting.source
-            create(
-                start.run,
-                to_table(job.config),
-                list(request.argv),
-                init_weights,
-                start.step,
-                git_diff,
-                request.command,
-            )
+            argv, source, git_diff = list(request.argv), found.starting.source, job.config.run.git_diff
+            create(start.run, to_table(job.config), argv, source, start.step, git_diff, request.command)
         checkpoint_files.settle(start.run.checkpoints, keep)
         if start.resumed and not is_complete:
             for path in checkpoint_files.set_aside_after(start.run.checkpoints, start.step):
@@ -227,13 +214,8 @@ def _keep_weights(job: Job, start: RunStart) -> None:
         except AlphaZeroError:  # none is marked
             file.unlink(missing_ok=True)
             continue
-        if _step_in(file) != step_of(best):
+        step: object = None
+        with contextlib.suppress(AlphaZeroError):  # there is no such file, or a damaged one
+            step = read_weights(file).metadata.get("step")
+        if step != step_of(best):
             write_weights(file, weights_of_checkpoint(best))
-
-
-def _step_in(file: Path) -> object:
-    """The step recorded in a weights file; None where there is no such file, or a damaged one."""
-    try:
-        return read_weights(file).metadata.get("step")
-    except AlphaZeroError:
-        return None

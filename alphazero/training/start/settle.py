@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from alphazero.network.model.precision import evaluation_precision
 from alphazero.network.model.resnet import AlphaZeroNet
@@ -10,7 +10,6 @@ from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import Config, decided, places
 from alphazero.settings.outside.chosen import lanes_over
 from alphazero.settings.scope import Kept, kept_settings
-from alphazero.settings.sections import NetworkConfig
 from alphazero.settings.self_play import Rounds, as_begun, settled
 from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.planner import PrecisionChoice, choose_kernels, choose_precision
@@ -21,31 +20,10 @@ from alphazero.training.start.run_start import RankContext, RunStart
 from alphazero.training.start.starting_network import StartingNetwork, starting_network
 
 
-@dataclass(frozen=True)
-class Settled:
-    """What was found out, the same on every rank. precision: `auto` until the network has been timed."""
-
-    network: NetworkConfig
-    batch: BatchSizes
-    rounds: Rounds
-    precision: str
-
-    def of(self, config: Config) -> Config:
-        """The settings of the run: `config`, which was asked for or is its checkpoint's, with all of this."""
-        training = replace(
-            config.training,
-            batch_size=self.batch.batch_size,
-            micro_batch_size=self.batch.micro_batch_size,
-            precision=self.precision,
-        )
-        own = self.rounds.of(config.self_play)
-        return replace(config, network=self.network, training=training, self_play=own)
-
-
 def settle_settings(
     config: Config, settings: DeepSpeedSettings, start: RunStart, rank: RankContext
-) -> tuple[Config, Settled, StartingNetwork, list[str]]:
-    """The settings with those of the checkpoint; what else is found out at once; lines. Collective."""
+) -> tuple[Config, StartingNetwork, list[str]]:
+    """The settings of the run, but for a precision of `auto`; what builds its network; lines. Collective."""
     saved, num_ranks = start.saved, rank.runtime.world_size
     kept = kept_settings(saved.config, saved.micro_batch_size, config) if saved else Kept(config)
     config, own = kept.config, kept.config.self_play
@@ -59,21 +37,21 @@ def settle_settings(
         if own.mode != "supervised":
             rounds = settled(rounds.of(own), config.search, sizes.batch_size, num_ranks)
     device_lines = apply_device_settings(config.training, rank.runtime.device)
-    found = Settled(starting.config, sizes, rounds, config.training.precision)
-    decisions = decided(found.of(config), settings)
-    return config, found, starting, [*kept.lines(), *lines, *decisions, *batch_lines, *device_lines]
+    training = replace(config.training, batch_size=sizes.batch_size, micro_batch_size=sizes.micro_batch_size)
+    config = replace(config, network=starting.config, training=training, self_play=rounds.of(own))
+    decisions = decided(config, settings)
+    return config, starting, [*kept.lines(), *lines, *decisions, *batch_lines, *device_lines]
 
 
 def settle_precision(
-    config: Config, settings: DeepSpeedSettings, network: AlphaZeroNet, start: RunStart, rank: RankContext
+    config: Config, recipe: Recipe, network: AlphaZeroNet, start: RunStart, rank: RankContext
 ) -> tuple[PrecisionChoice, list[str]]:
     """A precision in place of `auto`; kernels for the evaluations of self-play, with lines for the banner."""
     device, world_size = rank.runtime.device, rank.runtime.world_size
     saved, games = start.saved, config.self_play
-    recipe = Recipe(config.training, config.optimizer, config.loss, settings)
     chosen = choose_precision(
         config.training,
-        settings.precisions_off,
+        recipe.deepspeed.precisions_off,
         device,
         saved.precision if saved else "",
         lambda names: seconds_per_pass(network, recipe, names, world_size),

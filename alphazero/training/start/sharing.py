@@ -23,7 +23,7 @@ from alphazero.run.find import find_resumed
 from alphazero.training.ranks.exchange import Exchange
 
 TOKEN = ".alphazero-rank-"
-STALE_TOKEN_S = 86400.0
+STALE_TOKEN_S = 86400.0  # of a killed start: one under way has had its own for less than a day
 
 
 def is_writer(directory: Path, local_rank: int, exchange: Exchange) -> bool:
@@ -57,16 +57,11 @@ def is_writer(directory: Path, local_rank: int, exchange: Exchange) -> bool:
     finally:
         if local_rank == 0:
             token(exchange.rank).unlink(missing_ok=True)
-            remove_stale_tokens(place)
+            for path in place.glob(f"{TOKEN}*"):
+                with suppress(FileNotFoundError):
+                    if time.time() - path.stat().st_mtime > STALE_TOKEN_S:
+                        path.unlink()
     return local_rank == 0 and min(seen) == exchange.rank
-
-
-def remove_stale_tokens(place: Path) -> None:
-    """Remove the tokens of killed starts; a start under way has had its own for less than a day."""
-    for path in place.glob(f"{TOKEN}*"):
-        with suppress(FileNotFoundError):
-            if time.time() - path.stat().st_mtime > STALE_TOKEN_S:
-                path.unlink()
 
 
 @dataclass(frozen=True)

@@ -95,8 +95,14 @@ def starting_network(
     found = exchange.on_main(read)
     shape, source = NetworkConfig(**found["network"]), found["source"]
     given = exchange.tensors_from(0, tensors)
+    changed = [
+        f"{entry.name} {getattr(shape, entry.name)} (not {getattr(network, entry.name)})"
+        for entry in dataclasses.fields(NetworkConfig)
+        if getattr(shape, entry.name) != getattr(network, entry.name)
+    ]
+    changed = [f"as in {FLAG}: {', '.join(changed)}"] if changed else []
     line = f"first weights     {name} (sha256 {source['sha256'][:12]})"
-    return StartingNetwork(shape, seed, given, source), [*changed_shape(shape, network), line]
+    return StartingNetwork(shape, seed, given, source), [*changed, line]
 
 
 def require_memory(
@@ -145,13 +151,3 @@ def check_shape(shape: NetworkConfig, network: NetworkConfig, asked: Collection[
                 f"{flag_of(entry.name)} {wanted}: the network of {FLAG} {name} has {given}; "
                 f"expected {given}, or no such setting"
             )
-
-
-def changed_shape(shape: NetworkConfig, preset: NetworkConfig) -> list[str]:
-    """A line about the differences between the weights and the preset, or none."""
-    listed = [
-        f"{entry.name} {getattr(shape, entry.name)} (not {getattr(preset, entry.name)})"
-        for entry in dataclasses.fields(NetworkConfig)
-        if getattr(shape, entry.name) != getattr(preset, entry.name)
-    ]
-    return [f"as in {FLAG}: {', '.join(listed)}"] if listed else []

@@ -15,7 +15,6 @@ from alphazero.base.text import counted
 from alphazero.data.sampling.window import Window
 from alphazero.games.outside.solvers import check_solver
 from alphazero.machine.memory import keep_freed_memory
-from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import newest_figures
 from alphazero.run.rank import Phase
@@ -23,26 +22,14 @@ from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import Config
 from alphazero.show.console import Console
 from alphazero.training.engine.deepspeed_config import Recipe
-from alphazero.training.engine.engine import (
-    Engine,
-    check_options,
-    end_process_group,
-    start_process_group,
-)
+from alphazero.training.engine.engine import Engine, check_options, end_process_group, start_process_group
 from alphazero.training.engine.graphed_network import graph_notices
-from alphazero.training.engine.planner import (
-    choose_plan,
-)
+from alphazero.training.engine.planner import choose_plan
 from alphazero.training.loop.job import DataSource, Job, Position, RankServices, TrainingOutcome
 from alphazero.training.loop.schedule import warmup_notices
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.loop.trainer import Trainer, Validate
-from alphazero.training.ranks.runtime import (
-    Runtime,
-    default_threads,
-    pin_ranks,
-    with_local_ranks,
-)
+from alphazero.training.ranks.runtime import Runtime, default_threads, pin_ranks, with_local_ranks
 from alphazero.training.sources.generations import Generations
 from alphazero.training.sources.given_games import (
     GivenGames,
@@ -134,17 +121,17 @@ def prepare(
     Collective; nothing is written. Raises AlphaZeroError on all ranks alike.
     """
     runtime, exchange, saved = rank.runtime, rank.exchange, start.saved
-    config, settled, starting, notices = settle_settings(config, settings, start, rank)
-    asked, config = config, settled.of(config)
+    config, starting, notices = settle_settings(config, settings, start, rank)
     exchange.on_each(lambda: check_solver(config.training.solver, config.network.game))
     changes = check_same_run(start.run, saved, config) if saved else []
     recipe = Recipe(config.training, config.optimizer, config.loss, settings)
     exchange.on_each(lambda: check_options(recipe, runtime.world_size))
     require_memory(config, settings.offloads_at(config.training.zero_stage), runtime, exchange)
     network = starting.build(start.resumed)
-    precision, kernel_lines = settle_precision(config, settings, network, start, rank)
-    config = dataclasses.replace(settled, precision=precision.precision).of(asked)
-    recipe = Recipe(config.training, config.optimizer, config.loss, settings)
+    precision, kernel_lines = settle_precision(config, recipe, network, start, rank)
+    training = dataclasses.replace(config.training, precision=precision.precision)
+    config = dataclasses.replace(config, training=training)
+    recipe = dataclasses.replace(recipe, training=training)
     with rank.console.working("choosing micro-batches"):
         plan, plan_changes = choose_plan(recipe, runtime, network, saved, exchange)
     with rank.console.working("reading the games") as work:
@@ -161,17 +148,9 @@ def prepare(
         if start.is_complete(job):
             check_nothing_else_is_asked(job, saved, changes, request)
     curve, curve_lines = choose_value_curve(config.data, config.self_play.mode, window, exchange)
-    turn_lines = find_symmetries(config.network.game, exchange)
-    graph_lines = graph_notices(config.training, settings.passed_on, runtime.device)
-    notices += [
-        *precision.notices,
-        *kernel_lines,
-        *changes,
-        *plan_changes,
-        *curve_lines,
-        *turn_lines,
-        *graph_lines,
-    ]
+    notices += [*precision.notices, *kernel_lines, *changes, *plan_changes, *curve_lines]
+    notices += find_symmetries(config.network.game, exchange)
+    notices += graph_notices(config.training, settings.passed_on, runtime.device)
     return Found(
         job=job,
         start=start,
@@ -226,8 +205,10 @@ def train_persistently(
     """
     job, plan, network, resumed = found.job, found.plan, found.network, found.start.resumed
     console, bad_steps = services.console, counted(job.config.training.max_skipped_steps, "step")
-    position = _position_of(resumed)
+    position = Position(0)
     if resumed:
+        saved = resumed.state
+        position = Position(saved.step, saved.data_offset, saved.skipped_steps, saved.elapsed_s)
         ranks = counted(resumed.state.world_size, "rank")
         console.say(f"resumed from step {position.step}, saved by {ranks}")
     for rollbacks in range(MOST_RETURNS + 1):
@@ -251,7 +232,9 @@ def train_persistently(
             services.writer.wait()
         resumed = load_shared(job.run.checkpoints, "", services.writes, services.exchange, console.alarm)
         network = found.starting.build(resumed)
-        position = _position_after(reached, resumed, trainer.elapsed_s())
+        step = resumed.state.step if resumed else 0
+        offset = reached.data_offset + reached.step - step  # the data follows what was reached
+        position = Position(step, offset, reached.skipped_steps, trainer.elapsed_s())
         services.metrics.rewind(position.step)
         console.warn(
             f"step {reached.step}: no finite gradients in {bad_steps}: back to step {position.step} with "
@@ -263,17 +246,3 @@ def train_persistently(
         "expected a lower --learning-rate or gradient_clipping (ds_config.json), or another --precision",
         found_by_all_ranks=True,
     )
-
-
-def _position_of(resumed: Checkpoint | None) -> Position:
-    if resumed is None:
-        return Position(0)
-    saved = resumed.state
-    return Position(saved.step, saved.data_offset, saved.skipped_steps, saved.elapsed_s)
-
-
-def _position_after(reached: Position, resumed: Checkpoint | None, elapsed_s: float) -> Position:
-    """At the checkpoint's step, with the data that follows what was `reached`."""
-    step = resumed.state.step if resumed else 0
-    offset = reached.data_offset + reached.step - step
-    return Position(step, offset, reached.skipped_steps, elapsed_s)
