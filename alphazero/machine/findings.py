@@ -67,17 +67,9 @@ class Finding:
 
 
 def finding_from_json(table: Mapping[str, Any]) -> Finding:
-    """What Finding.to_json wrote, on another host. Raises KeyError where it did not."""
-    return Finding(
-        Severity[table["severity"].upper()],
-        table["host"],
-        table["device"] or "",
-        table["uuid"] or "",
-        table["name"],
-        table["value"],
-        table["threshold"],
-        table["advice"],
-    )
+    """What Finding.to_json wrote, on another host. Raises KeyError or TypeError where it did not."""
+    severity, device, uuid = table["severity"].upper(), table["device"] or "", table["uuid"] or ""
+    return Finding(**{**table, "severity": Severity[severity], "device": device, "uuid": uuid})
 
 
 def shown(value: float | str) -> str:
