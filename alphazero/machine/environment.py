@@ -50,10 +50,10 @@ def git(*arguments: str, checkout: Path = CHECKOUT) -> str:
     return done.stdout.decode("utf-8", "replace").strip()
 
 
-def program_text(checkout: Path = CHECKOUT) -> str:
+def program_text() -> str:
     """What `alphazero --version` prints: the version, the commit where it is known, what it runs on."""
-    commit = git("rev-parse", "--short=12", "HEAD", checkout=checkout)
-    changes = git("status", "--porcelain", "--untracked-files=no", checkout=checkout)
+    commit = git("rev-parse", "--short=12", "HEAD")
+    changes = git("status", "--porcelain", "--untracked-files=no")
     changed = "" if changes in ("", UNKNOWN) else " with local changes"
     commit_text = "" if commit == UNKNOWN else f" (commit {commit}{changed})"
     packages = ", ".join(f"{name} {version_of(name)}" for name in ("torch", "deepspeed", "numpy"))

@@ -17,13 +17,7 @@ from alphazero.base.text import counted, table
 from alphazero.machine.findings import Finding, Severity, Thresholds, exit_status, shown, worst
 from alphazero.machine.judge import Judge, judge_gpus, judge_host, judge_nvml
 from alphazero.machine.memory import HostReading, read_host
-from alphazero.machine.nvml import (
-    Driver,
-    GpuReading,
-    NvmlUnusable,
-    expects_gpus,
-    open_nvml,
-)
+from alphazero.machine.nvml import Driver, GpuReading, NvmlUnusable, expects_gpus, open_nvml
 
 FORMAT = "alphazero-health"
 VERSION = 1
@@ -44,10 +38,6 @@ class HealthReport:
     hidden: tuple[GpuReading, ...]
     machine: HostReading
     findings: tuple[Finding, ...]
-
-    def exit_status(self, *, strict: bool = False) -> int:
-        """2 with failures, else 0; with `strict` 1 where there are warnings."""
-        return exit_status(self.findings, strict=strict)
 
     def faults(self) -> list[Finding]:
         """Warnings and failures, the worst first."""
@@ -116,23 +106,18 @@ def family_of_this_process(*, with_siblings: bool = False) -> frozenset[int]:
 
 
 def to_json(report: HealthReport, *, strict: bool = False) -> dict[str, object]:
-    """The schema of docs/health.md. strict: see HealthReport.exit_status."""
+    """The schema of docs/health.md. strict: see exit_status."""
     return {
         "format": FORMAT,
         "version": VERSION,
         "host": report.host,
         "time": report.time,
         "severity": worst(report.findings).word,
-        "exit_status": report.exit_status(strict=strict),
+        "exit_status": exit_status(report.findings, strict=strict),
         "kernel": platform.release(),
         "driver": None if report.driver is None else dataclasses.asdict(report.driver),
         "gpus": [
-            {
-                **dataclasses.asdict(gpu),
-                "unread": dict(gpu.unread),
-                "lost": gpu.lost or None,
-                "hidden": hidden,
-            }
+            dataclasses.asdict(gpu) | {"unread": dict(gpu.unread), "lost": gpu.lost or None, "hidden": hidden}
             for hidden, gpus in ((False, report.gpus), (True, report.hidden))
             for gpu in gpus
         ],

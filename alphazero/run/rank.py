@@ -225,15 +225,10 @@ def kind_of(error: BaseException) -> str:
         return LostConnectionError.kind
     if isinstance(error, OSError):
         return AlphaZeroError.kind
-    if isinstance(error, RuntimeError) and _was_raised_in(error, "torch.distributed"):
-        return LostConnectionError.kind  # gloo's errors have no separate type
-    return CRASH
-
-
-def _was_raised_in(error: BaseException, package: str) -> bool:
-    """True where the innermost Python function of the traceback is one of `package`."""
+    # gloo's errors have no separate type: the innermost Python function that one went through tells.
     modules = [str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__)]
-    return f"{modules[-1] if modules else ''}.".startswith(f"{package}.")
+    is_distributed = f"{modules[-1] if modules else ''}.".startswith("torch.distributed.")
+    return LostConnectionError.kind if isinstance(error, RuntimeError) and is_distributed else CRASH
 
 
 def write_record(path: Path, record: object) -> None:

@@ -65,11 +65,6 @@ class _Progress:
             self.stepped_at = now
         self.beat, self.changed_at = beat, now
 
-    def note_process(self, is_there: bool, now: float) -> None:
-        if is_there and not self.was_seen:
-            self.changed_at = now  # until now its launcher waited for other nodes
-        self.was_seen = self.was_seen or is_there
-
 
 class RankWatch:
     """Follows the ranks first_rank ... first_rank + num_ranks - 1 of one start of a job."""
@@ -101,19 +96,23 @@ class RankWatch:
     def look(self) -> tuple[RankState, ...]:
         """The ranks as they are now."""
         now = self._clock()
-        pids = {}
+        processes: dict[int, psutil.Process] = {}
         for beat in read_heartbeats(self._heartbeats):
             if beat.rank not in self._progress or beat.job != self._token:  # what an earlier start left
                 continue
             self._progress[beat.rank].update(beat, now)
-            pids[beat.rank - self._first_rank] = beat.pid
-        processes = self._find_ranks() if self._find_ranks else alive(pids)
+            with contextlib.suppress(psutil.Error):  # it has ended
+                processes[beat.rank - self._first_rank] = psutil.Process(beat.pid)
+        if self._find_ranks is not None:
+            processes = dict(self._find_ranks())
         states = []
         for rank, progress in self._progress.items():
             process = processes.get(rank - self._first_rank)
-            progress.note_process(process is not None, now)
             letter = ""
             if process is not None:
+                if not progress.was_seen:
+                    progress.changed_at = now  # until now its launcher waited for other nodes
+                progress.was_seen = True
                 with contextlib.suppress(psutil.Error):
                     letter = STATE_LETTERS.get(process.status(), "S")
             times = progress.step_times_s
@@ -145,15 +144,6 @@ class RankWatch:
         return -1
 
 
-def alive(pids: Mapping[int, int]) -> dict[int, psutil.Process]:
-    """The processes that there are, by local rank."""
-    found = {}
-    for local_rank, pid in pids.items():
-        with contextlib.suppress(psutil.Error):
-            found[local_rank] = psutil.Process(pid)
-    return found
-
-
 @dataclass(frozen=True)
 class Limits:
     """How long a rank may go without a sign of progress, in seconds.
@@ -182,15 +172,10 @@ SUSPICION = {STOPPED: 0, "D": 1}
 # How long a phase may last, or, where it reports progress, stand still: the flag that lengthens it, and the
 # limit. Steps and the end have rules of their own below.
 LIMITS: dict[Phase, tuple[str, str]] = {
-    Phase.START: ("--start-timeout", "start_s"),
-    Phase.PLAN: ("--start-timeout", "start_s"),
-    Phase.DATA: ("--hang-timeout", "pause_s"),
-    Phase.VALIDATE: ("--hang-timeout", "pause_s"),
-    Phase.CHECKPOINT: ("--hang-timeout", "pause_s"),
-    Phase.SELF_PLAY: ("--hang-timeout", "games_s"),
-    Phase.GATE: ("--hang-timeout", "games_s"),
+    **dict.fromkeys((Phase.START, Phase.PLAN), ("--start-timeout", "start_s")),
+    **dict.fromkeys((Phase.DATA, Phase.VALIDATE, Phase.CHECKPOINT), ("--hang-timeout", "pause_s")),
+    **dict.fromkeys((Phase.SELF_PLAY, Phase.GATE), ("--hang-timeout", "games_s")),
 }
-IMPORT_ADVICE = ", or `alphazero data import` before the job"
 
 
 @dataclass(frozen=True)
@@ -217,7 +202,8 @@ class Hang:
         """What would have kept the job alive; "" where that is clear."""
         if self.state.state == STOPPED or (self.state.phase is Phase.END and not self.state.pid):
             return ""
-        advice = IMPORT_ADVICE if self.state.phase is Phase.START else ""
+        is_start = self.state.phase is Phase.START
+        advice = ", or `alphazero data import` before the job" if is_start else ""
         return f"; expected a sign of progress, or a larger {self.flag}{advice}"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_device_flag, add_number
 from alphazero.machine.environment import environment
-from alphazero.machine.findings import load_thresholds
+from alphazero.machine.findings import exit_status, load_thresholds
 from alphazero.machine.health import HealthReport, check_this_host, to_json, to_table
 from alphazero.settings.flags import whole
 from alphazero.settings.load import Config, load_config, preset_names
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         lines = [*environment_lines(here), "", to_table(report)]
         lines += ["", *cost_lines(costs, computer)] if costs else []
         print("\n".join(lines))
-    return report.exit_status()
+    return exit_status(report.findings, strict=False)
 
 
 @dataclass(frozen=True)

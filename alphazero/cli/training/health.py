@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from alphazero.cli.flags import add_device_flag
-from alphazero.machine.findings import load_thresholds
+from alphazero.machine.findings import exit_status, load_thresholds
 from alphazero.machine.health import check_this_host, to_json, to_table
 
 
@@ -36,4 +36,4 @@ def run(args: argparse.Namespace) -> int:
     """Look, print, judge."""
     report = check_this_host(load_thresholds(args.thresholds), args.runs_dir, args.device)
     print(json.dumps(to_json(report, strict=args.strict), indent=1) if args.json else to_table(report))
-    return report.exit_status(strict=args.strict)
+    return exit_status(report.findings, strict=args.strict)

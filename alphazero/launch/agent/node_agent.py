@@ -23,28 +23,14 @@ from alphazero.base.errors import AlphaZeroError
 from alphazero.base.log import error_line
 from alphazero.base.text import exit_text
 from alphazero.launch.agent import protocol
-from alphazero.launch.agent.processes import (
-    JobEnding,
-    SignalInbox,
-    handles,
-    processes_of,
-    ranks_of,
-    send,
-)
+from alphazero.launch.agent.processes import JobEnding, SignalInbox, handles, processes_of, ranks_of, send
 from alphazero.launch.agent.protocol import CHUNK_BYTES, Beat, Channel, Ended, Output
 from alphazero.launch.agent.rank_output import OutputStream, RankOutputs
 from alphazero.launch.blame import FAILURE_VARIABLE, Failure, order_of_blame, read_failure
 from alphazero.launch.plan.launch_plan import LaunchPlan
 from alphazero.machine.die_with_parent import die_with
 from alphazero.machine.environment import CHECKOUT
-from alphazero.run.rank import (
-    JOB_VARIABLE,
-    OUTPUT_VARIABLE,
-    STACKS_SIGNAL,
-    STOPPED,
-    RankFailure,
-    read_record,
-)
+from alphazero.run.rank import JOB_VARIABLE, OUTPUT_VARIABLE, STACKS_SIGNAL, STOPPED, read_record
 from alphazero.run.rank_watch import RankWatch
 
 TICK_S = 0.1
@@ -88,7 +74,7 @@ class Head:
 
     def send(self, message: protocol.Message) -> None:
         """Send a message as soon as the head takes it; output is dropped where it takes none for long."""
-        if not isinstance(message, Output) or self.channel.num_unsent <= MAX_UNSENT_BYTES:
+        if not isinstance(message, Output) or len(self.channel.unsent) <= MAX_UNSENT_BYTES:
             self.channel.put(protocol.encode(message))
 
 
@@ -113,8 +99,7 @@ class NodeAgent:
         run = Path(plan.run_directory)
         self._logs = run / "logs"
         self._ranks: dict[int | None, OutputStream] = {}
-        log = self._logs / f"{self._name}-node.log"
-        self._launcher_output = OutputStream(None, log, True, head.send)
+        self._launcher_output = OutputStream(None, self._logs / f"{self._name}-node.log", True, head.send)
         self._watch = RankWatch(
             run, self._first_rank, self._num_ranks, plan.token, lambda: ranks_of(plan.token)
         )
@@ -213,7 +198,10 @@ class NodeAgent:
         elif request == protocol.END:
             self._end()
         elif request == protocol.STACKS:
-            self._show_stacks()
+            # Every rank prints its stacks; a stopped one is continued for that, as the job ends anyway.
+            able = [rank for rank in ranks_of(self._plan.token).values() if handles(rank, STACKS_SIGNAL)]
+            send(able, STACKS_SIGNAL)
+            send(able, signal.SIGCONT)
 
     def _end(self) -> None:
         self._ending = self._ending or JobEnding(self._plan.token, self._plan.grace_s)
@@ -228,19 +216,15 @@ class NodeAgent:
         send(new, signal.SIGTERM)
         self._signalled |= {rank.pid for rank in new}
 
-    def _show_stacks(self) -> None:
-        """Every rank prints its stacks; a stopped one is continued for that, as the job ends anyway."""
-        ranks = list(ranks_of(self._plan.token).values())
-        able = [rank for rank in ranks if handles(rank, STACKS_SIGNAL)]
-        send(able, STACKS_SIGNAL)
-        send(able, signal.SIGCONT)
-
     def _account(self, status: int) -> Ended:
         """The account of this host when all is over."""
         while self._read(0.0):
             pass
         failure, now = read_record(Failure, self._failure_file), time.monotonic()
-        first = self._first_account()
+        # That of the first of the ranks, under a launcher that does not report it (DeepSpeed's).
+        ranks = range(self._num_ranks)
+        accounts = filter(None, (read_failure(self._outputs.directory, local_rank) for local_rank in ranks))
+        first = min(accounts, key=lambda account: (order_of_blame(account.kind), account.at_s), default=None)
         is_stopped = first is not None and first.kind == STOPPED
         was_asked = self._stopping or is_stopped
         if status and failure is None and was_asked and self._watch.all_have_ended():
@@ -264,12 +248,6 @@ class NodeAgent:
             asked=int(self._inbox.received[0]) if self._inbox.received else 0,
             stopped=first.status - 128 if first and is_stopped and status == 0 else 0,
         )
-
-    def _first_account(self) -> RankFailure | None:
-        """The account of the first of the ranks, under a launcher that does not report it (DeepSpeed's)."""
-        ranks = range(self._num_ranks)
-        accounts = filter(None, (read_failure(self._outputs.directory, local_rank) for local_rank in ranks))
-        return min(accounts, key=lambda account: (order_of_blame(account.kind), account.at_s), default=None)
 
     def _close(self) -> None:
         for stream in (*self._ranks.values(), self._launcher_output):

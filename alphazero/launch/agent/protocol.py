@@ -12,7 +12,7 @@ import os
 from dataclasses import asdict, dataclass, replace
 
 from alphazero.base.errors import LaunchError
-from alphazero.base.records import from_table, to_json
+from alphazero.base.records import from_table
 from alphazero.launch.blame import Failure
 from alphazero.launch.plan.launch_plan import LaunchPlan
 from alphazero.run.rank_watch import RankState
@@ -23,15 +23,6 @@ BEAT, STOP, END, STACKS = "beat", "stop", "end", "stacks"
 BEAT_S = 1.0
 CHUNK_BYTES = 1 << 16
 MOST_LINE_BYTES = 16 << 20  # no message of ours is as long
-
-
-@dataclass(frozen=True)
-class NodeStart:
-    """What an agent gets first: the plan, and which of its hosts this one is."""
-
-    version: int
-    node_rank: int
-    plan: LaunchPlan
 
 
 @dataclass(frozen=True)
@@ -56,9 +47,9 @@ class Ended:
 
     status: 128 + N for a death by signal N. failure: what failed first, None where nothing did;
     seconds_ago: the time from that failure to this message. log: path of the launcher's output on that host.
-    num_left: processes that outlived the launcher and were ended. asked: the signal by which something other than the head (a batch
-    system) requested the end, 0 for none. stopped: the signal to a rank, here or elsewhere, for which all
-    saved and ended early, 0 for none.
+    num_left: processes that outlived the launcher and were ended. asked: the signal by which something other
+    than the head (a batch system) requested the end, 0 for none. stopped: the signal to a rank, here or
+    elsewhere, for which all saved and ended early, 0 for none.
     """
 
     status: int
@@ -81,7 +72,9 @@ def encode_plan(plan: LaunchPlan, node_rank: int) -> bytes:
         host if rank == node_rank else replace(host, machine=None, command=None)
         for rank, host in enumerate(plan.hosts)
     ]
-    return (to_json(NodeStart(VERSION, node_rank, replace(plan, hosts=tuple(hosts)))) + "\n").encode()
+    plan = replace(plan, hosts=tuple(hosts))
+    table = {"version": VERSION, "node_rank": node_rank, "plan": asdict(plan)}
+    return (json.dumps(table, default=str) + "\n").encode()
 
 
 def decode_plan(line: bytes) -> tuple[LaunchPlan, int]:
@@ -93,10 +86,9 @@ def decode_plan(line: bytes) -> tuple[LaunchPlan, int]:
             raise LaunchError(
                 f"node agent: protocol {version}; expected {VERSION}: another commit on the head"
             )
-        start = from_table(NodeStart, table)
+        return from_table(LaunchPlan, table["plan"]), int(table["node_rank"])
     except (ValueError, TypeError, KeyError) as error:
         raise LaunchError(f"node agent: first line is no plan ({error}); started by hand?") from error
-    return start.plan, start.node_rank
 
 
 class Channel:
@@ -109,12 +101,7 @@ class Channel:
         self.is_closed = False  # by the other side
         self._writer = writer
         self._received = b""
-        self._unsent = bytearray()
-
-    @property
-    def num_unsent(self) -> int:
-        """Bytes that the other side has not taken."""
-        return len(self._unsent)
+        self.unsent = bytearray()  # what the other side has not taken
 
     def read(self) -> list[bytes]:
         """Whole lines that have come since the last call."""
@@ -130,18 +117,18 @@ class Channel:
 
     def put(self, data: bytes) -> None:
         """Write as much as the pipe takes now; the rest goes with later calls."""
-        self._unsent += data
+        self.unsent += data
         self.flush()
 
     def flush(self) -> bool:
         """Write what can be written now; True when nothing is left."""
-        while self._unsent:
+        while self.unsent:
             try:
-                del self._unsent[: os.write(self._writer, self._unsent[:CHUNK_BYTES])]
+                del self.unsent[: os.write(self._writer, self.unsent[:CHUNK_BYTES])]
             except BlockingIOError:
                 return False
             except OSError:  # the reader is gone, which its other pipe shows
-                self._unsent.clear()
+                self.unsent.clear()
         return True
 
 

@@ -83,7 +83,7 @@ class OutputStream:
 class RankOutputs:
     """A private directory with a FIFO (or, for a person's terminal, a terminal) for each local rank.
 
-    The ranks open it themselves (rank_side.begin): torchrun has one output for all of them.
+    The ranks open it themselves (run/rank.py, begin): torchrun has one output for all of them.
     """
 
     def __init__(self, num_ranks: int) -> None:
@@ -97,7 +97,11 @@ class RankOutputs:
         for local_rank in range(self._num_ranks):
             path = self.directory / str(local_rank)
             if local_rank == terminal_rank:
-                reader = self._open_terminal(path, columns)
+                reader, writer = os.openpty()
+                tty.setraw(writer)  # a newline stays a newline
+                fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+                path.write_text(os.ttyname(writer), encoding="utf-8")
+                self._kept_open.append(writer)  # reading fails while no process has it open
             else:
                 os.mkfifo(path, 0o600)
                 reader = os.open(path, os.O_RDWR | os.O_NONBLOCK)  # for writing too: it never ends
@@ -105,14 +109,6 @@ class RankOutputs:
             descriptors.append(reader)
         self._kept_open += descriptors
         return descriptors
-
-    def _open_terminal(self, path: Path, columns: int) -> int:
-        reader, writer = os.openpty()
-        tty.setraw(writer)  # a newline stays a newline
-        fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        path.write_text(os.ttyname(writer), encoding="utf-8")
-        self._kept_open.append(writer)  # reading fails while no process has it open
-        return reader
 
     def close(self) -> None:
         """Remove the directory."""

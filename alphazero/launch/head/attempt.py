@@ -105,8 +105,10 @@ class Attempt:
                     self._look_for_hangs(now)
                     self._show_start()
                 self._pass_signals_on(now)
-                if now - began < HELD_S:  # else messages of the hosts are still to be read
-                    self._look_for_lost_hosts(now)
+                for link in list(self._open) if now - began < HELD_S else ():  # else messages wait to be read
+                    limit_s = self.plan.limits.silence_s if link.has_answered else CONNECT_S
+                    if now - link.heard > limit_s:
+                        self._lose(link, f"is lost: no sign of life for {limit_s:.0f} s", LOST_STATUS)
                 self._end_when_due(now)
         finally:
             over.set()
@@ -240,12 +242,6 @@ class Attempt:
         self._states.pop(link.remote.name, None)
         if self._end_sent_at is None:
             self._note_failure(Failure(link.remote.name, None, fate, status=status, at=link.heard))
-
-    def _look_for_lost_hosts(self, now: float) -> None:
-        for link in list(self._open):
-            limit_s = self.plan.limits.silence_s if link.has_answered else CONNECT_S
-            if now - link.heard > limit_s:
-                self._lose(link, f"is lost: no sign of life for {limit_s:.0f} s", LOST_STATUS)
 
     def _look_for_hangs(self, now: float) -> None:
         if self._end_at is not None:

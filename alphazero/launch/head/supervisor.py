@@ -25,7 +25,7 @@ from alphazero.launch.head.preflight_verdict import PreflightVerdict
 from alphazero.launch.head.probe import Question, version_of_rules
 from alphazero.launch.head.sync_data import data_digest, send
 from alphazero.launch.plan.commands import RANK_VARIABLES, build_command
-from alphazero.launch.plan.launch_plan import Command, HostPlan, LaunchPlan, Variable
+from alphazero.launch.plan.launch_plan import Command, LaunchPlan, Variable
 from alphazero.launch.plan.node import devices_of
 from alphazero.machine.machine import interface_towards
 from alphazero.run.directory import RESTART_VARIABLE
@@ -262,7 +262,15 @@ class Supervisor:
         plan, first = self._job.plan, fit[0].probe
         assert first is not None
         device = job_device(fit, plan.device)
-        plan = plan.with_started([_completed_host(one, plan, device) for one in fit])
+        hosts = []
+        for one in fit:
+            assert one.probe is not None
+            machine, interface = one.probe.machine, one.probe.interface
+            if plan.is_by_hand:
+                interface = interface_towards(plan.master_addr, machine.addresses)
+            devices = devices_of(one.host, one.probe.visible) if device == "cuda" else ()
+            hosts.append(replace(one.host, machine=machine, interface=interface, devices=devices))
+        plan = plan.with_started(hosts)
         # Started by hand on several machines, all were given the port.
         is_fresh = is_restart or self._num_port_changes > 0 or not first.port_is_free
         return replace(
@@ -357,12 +365,3 @@ class Supervisor:
 
 def _names(plan: LaunchPlan) -> frozenset[str]:
     return frozenset(host.remote.name for host in plan.started.values())
-
-
-def _completed_host(one: Examined, plan: LaunchPlan, device: str) -> HostPlan:
-    assert one.probe is not None
-    machine, interface = one.probe.machine, one.probe.interface
-    if plan.is_by_hand:
-        interface = interface_towards(plan.master_addr, machine.addresses)
-    devices = devices_of(one.host, one.probe.visible) if device == "cuda" else ()
-    return replace(one.host, machine=machine, interface=interface, devices=devices)

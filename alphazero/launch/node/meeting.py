@@ -57,16 +57,6 @@ class Participant:
     port: int = 0
     alphazero: int = VERSION
 
-    @property
-    def is_sound(self) -> bool:
-        """False for what no node of this version sends."""
-        is_shown = self.host.isprintable() and len(self.host) <= MAX_HOST
-        try:
-            ipaddress.ip_address(self.address.partition("%")[0] or EVERYWHERE[0])
-        except ValueError:
-            return False
-        return self.alphazero == VERSION and 0 <= self.rank < self.count and is_shown
-
 
 @dataclass(frozen=True)
 class MeetingPoint:
@@ -237,7 +227,8 @@ class _Reception(_Meeting):
             connection.send(message)
 
     def _gather(self, listener: socket.socket) -> None:
-        while missing := self._missing():
+        everyone = range(1, self._own.count)
+        while missing := sorted(set(everyone) - {member.rank for member, _ in self._members}):
             if self._is_over:
                 raise LaunchError(
                     f"{self._point.named(missing, self._own.count)} did not connect to "
@@ -258,10 +249,6 @@ class _Reception(_Meeting):
             while not self._introduced.empty():
                 self._members.append(self._introduced.get())
                 self._check(self._members[-1][0])
-
-    def _missing(self) -> list[int]:
-        there = {member.rank for member, _ in self._members}
-        return [rank for rank in range(1, self._own.count) if rank not in there]
 
     def _introduce(self, connected: socket.socket) -> None:
         """Runs in a thread for each connection, which may be a stranger's."""
@@ -319,12 +306,15 @@ class _Reception(_Meeting):
 
 
 def decode_participant(table: dict[str, Any] | None) -> Participant | None:
-    """A node's introduction; None for anything else that connects."""
+    """A node's introduction; None for what no node of this version sends."""
     try:
         member = from_table(Participant, table or {})
+        ipaddress.ip_address(member.address.partition("%")[0] or EVERYWHERE[0])
     except (ValueError, TypeError, KeyError):
         return None
-    return member if member.is_sound else None
+    is_shown = member.host.isprintable() and len(member.host) <= MAX_HOST
+    is_sound = member.alphazero == VERSION and 0 <= member.rank < member.count and is_shown
+    return member if is_sound else None
 
 
 class _Caller(_Meeting):

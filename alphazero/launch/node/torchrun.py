@@ -176,10 +176,9 @@ def _say(text: str) -> None:
 
 def refuse(error: LaunchError, environment: Mapping[str, str] = os.environ) -> int:
     """Say why no rank was started; returns the exit status."""
-    text = str(error)
-    fate, now = "could not start its ranks", time.monotonic()
-    failure = Failure("", None, fate, text, status=error.exit_code, kind=error.kind, at=now)
-    _tell(failure, text, environment)
+    fate, status = "could not start its ranks", error.exit_code
+    failure = Failure("", None, fate, str(error), "", status, error.kind, at=time.monotonic())
+    _tell(failure, str(error), environment)
     return error.exit_code
 
 

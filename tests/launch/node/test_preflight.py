@@ -13,7 +13,6 @@ from torch.distributed import HashStore
 
 from alphazero.launch.node.preflight import RollCall
 from alphazero.launch.preflight_report import RankRecord, differences
-from alphazero.machine.machine import tcp_segments
 from tests.support.jobs.jobs import environment, free_port
 from tests.support.paths import REPOSITORY, SUPPORT
 
@@ -146,11 +145,3 @@ def test_a_host_that_differs_from_most_is_named_once():
     assert [(fault.rank, fault.line) for fault in differences(odd)] == [
         (4, "node2: torch 2.9.0; expected 2.13.0 as on ranks 0-3")
     ]
-
-
-def test_the_counters_of_tcp_are_read_by_their_names(tmp_path: Path):
-    path = tmp_path / "snmp"
-    path.write_text("Ip: A B\nIp: 1 2\nTcp: RtoMin OutSegs RetransSegs InErrs\nTcp: 200 7000 21 0\n")
-    assert tcp_segments(path) == (7000, 21)
-    assert tcp_segments(tmp_path / "none") == (0, 0)
-    assert tcp_segments()[0] > 0
