@@ -1,6 +1,6 @@
 """Which rank of a job is to blame: by the kinds of failures in the accounts of ranks, never by their wording.
 
-The launcher above the ranks of a host finds the one that failed first there; the head compares hosts.
+The launcher above the ranks of a host finds which of them failed first; the head compares hosts.
 """
 
 from __future__ import annotations

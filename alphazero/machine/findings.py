@@ -6,7 +6,7 @@ Thresholds are in health.toml beside this file; a user's own file changes some.
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import MISSING, asdict, dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -64,20 +64,6 @@ class Finding:
         """The keys of docs/health.md."""
         named = {"severity": self.severity.word, "device": self.device or None, "uuid": self.uuid or None}
         return asdict(self) | named
-
-
-def finding_from_json(table: Mapping[str, Any]) -> Finding:
-    """What Finding.to_json wrote, on another host. Raises KeyError where it did not."""
-    return Finding(
-        Severity[table["severity"].upper()],
-        table["host"],
-        table["device"] or "",
-        table["uuid"] or "",
-        table["name"],
-        table["value"],
-        table["threshold"],
-        table["advice"],
-    )
 
 
 def shown(value: float | str) -> str:
@@ -142,11 +128,7 @@ class HostThresholds:
 class CollectiveThresholds:
     """[collective] of health.toml."""
 
-    straggler_ratio_warn: float = _threshold()
-    straggler_floor_ms: float = _threshold()
-    latency_warn_ms: float = _threshold()
     bandwidth_warn_gb_s: float = _threshold()
-    retransmitted_warn: float = _threshold()
     stage_timeout_s: float = _threshold()
 
 

@@ -143,7 +143,7 @@ def from_bytes(content: bytes, what: str) -> pa.RecordBatch:
 
 
 def _of_this_version(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Games of an earlier version with NaN in the columns it lacks; others as they are."""
+    """Games whose columns lack the newest ones, with NaN in these; others as they are."""
     earlier = pa.schema([field for field in GAME_SCHEMA if field.name not in _LATER])
     if not batch.schema.equals(earlier) or any(column.null_count for column in batch.columns):
         return batch

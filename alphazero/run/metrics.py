@@ -77,7 +77,7 @@ class AllWriters:
         first_step: int = 0,
         finish: Callable[[bool], None] | None = None,
     ) -> None:
-        """finish: called once all are closed, told whether the run failed."""
+        """finish: called once all are closed, with whether the run failed."""
         self._writers = writers
         self._finish = finish
         self._step = first_step

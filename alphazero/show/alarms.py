@@ -24,9 +24,9 @@ LEAST_HISTORY = 5
 MOST_RATES = 1000
 # Of the time, in which the GPUs compute.
 LEAST_BUSY = 0.8
-# Times the median of the other ranks, as the preflight's straggler_ratio_warn.
+# Times the median of the other ranks: far over the spread of equal devices, a few percent.
 MOST_SLOWER = 1.5
-# Seconds per micro-batch: shorter differences are noise, as the preflight's straggler_floor_ms.
+# Seconds per micro-batch: shorter differences are noise.
 LEAST_SLOWER_S = 0.002
 # Seconds of readings from which the rate at which a disk fills is taken.
 WINDOW_S = 3600.0
@@ -132,7 +132,7 @@ class RateHistory:
 
 IDLE_GPUS_ADVICE = {
     "data": "more loader threads (--num-workers), a faster disk for the data, or fewer ranks per host",
-    "communication": "a larger --batch-size, and the preflight's table of slow links",
+    "communication": "a larger --batch-size, or the interface that the preflight warns about (--interface)",
     "host launches": "larger micro-batches (--micro-batch-size), --compile, and nothing else on these cores",
     "checkpoints": "a longer --checkpoint-interval",
     "self-play": "more games at a time (--lanes), a larger --evaluation-batch, more cores per GPU",
@@ -212,7 +212,7 @@ class DiskHistory:
 
 
 def _seconds_until_full(readings: Sequence[Reading]) -> float:
-    """At the mean rate of these readings; inf where they foretell nothing."""
+    """At the mean rate of these readings; inf where they predict nothing."""
     began_s, first = readings[0]
     lowest, lows = first, 0  # what goes up and down, as checkpoints that are removed, has no new lows
     for _, free in readings:

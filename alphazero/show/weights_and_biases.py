@@ -35,9 +35,10 @@ def require_wandb(config: RunConfig) -> None:
 def start_wandb(
     run: RunDirectory, config: RunConfig, settings: Mapping[str, Any], say: Callable[[str], None]
 ) -> Callable[[bool], None]:
-    """Have all that TensorBoard's writer writes from here on sent; returns what ends that, told of a failure.
+    """Have all that TensorBoard's writer writes from here on sent; returns what ends that.
 
-    settings: all of the run's, by section. say prints where the figures can be seen.
+    settings: all of the run's, by section. say prints where the figures can be seen. The argument of what is
+    returned is whether the run failed.
     """
     require_wandb(config)
     import wandb

@@ -1,6 +1,5 @@
 """What is read of the host, and what it means."""
 
-import json
 import os
 import resource
 import subprocess
@@ -11,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from alphazero.machine.findings import Severity, exit_status, finding_from_json, load_thresholds
+from alphazero.machine.findings import Severity, exit_status, load_thresholds
 from alphazero.machine.judge import judge_host
 from alphazero.machine.memory import HostMemory, HostReading, read_host
 
@@ -83,11 +82,6 @@ def test_a_fault_of_the_host_is_found(changes, name, value, severity):
 def test_what_the_system_does_not_tell_is_unknown(changes, name):
     unknown = [finding.name for finding in judged(1, **changes) if finding.severity is Severity.UNKNOWN]
     assert unknown == [name]
-
-
-def test_findings_cross_hosts_as_json_unchanged():
-    for finding in judged(num_gpus=9, shm_free=None, disk_free=0):
-        assert finding_from_json(json.loads(json.dumps(finding.to_json()))) == finding
 
 
 def test_gpus_need_cores():

@@ -47,7 +47,7 @@ def test_a_host_with_other_settings_is_named_and_nothing_starts(network, tmp_pat
     hosts = network(2)
     status, said = start(hosts, tmp_path, random_store, *two_configs(hosts, tmp_path))
     assert status == 2, said
-    assert "alphazero: error: preflight: health fail: host2 rank1: " in said
+    assert "alphazero: error: preflight: host2: " in said
     assert "own.toml" in said
     assert "processes on" not in said
 
@@ -57,7 +57,7 @@ def test_with_min_nodes_the_job_goes_on_without_it(network, tmp_path, random_sto
     flags = ("--min-nodes", "1", *two_configs(hosts, tmp_path))
     status, said = start(hosts, tmp_path, random_store, *flags)
     assert status == 0, said
-    assert "health fail: host2 rank1: " in said
+    assert "error: preflight: host2: " in said
     assert "continuing with 1 of 2 hosts, without host2" in said
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import importlib.util
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from alphazero.base.errors import AlphaZeroError, ConfigError, LaunchError
@@ -60,6 +62,8 @@ AUTO_PRECISION = {
     "cuda": ": bf16 where all GPUs of the job have it, else fp16",
     "auto": ": chosen when the hosts have counted their devices",
 }
+# Of a preset, where the user names no file of settings; each is read once.
+ReadSettings = Callable[[str], tuple[Config, DeepSpeedSettings]]
 UNREAD_VARIABLES = ("NCCL_TIMEOUT", "DEEPSPEED_TIMEOUT")
 
 
@@ -172,9 +176,10 @@ def run(args: argparse.Namespace) -> int:
     request = LaunchRequest(**values, device=args.device, node_rank=args.node_rank)
     ssh = ssh_options(args)
     arguments, trainer = _trainer_arguments(args)
-    config, settings = train.read_settings(trainer, train.CPU_PRESET)
-    fresh_start = trainer.fresh_start
     machine = machines.look_at_this_machine(device=args.device)
+    read = functools.cache(lambda preset: train.read_settings(trainer, preset))
+    config, settings = read(train.GPU_PRESET if machine.devices else train.CPU_PRESET)
+    fresh_start = trainer.fresh_start
     if config.run.log_format == JSON:
         write_json_lines("alphazero")
     plan = resolve(
@@ -187,11 +192,11 @@ def run(args: argparse.Namespace) -> int:
         read_cluster(trainer.config),
         # --dry-run asks no name server.
         (lambda name: ()) if args.dry_run else machines.addresses_of,
-        lambda num_cores: cpu_ranks_for(num_cores, config, fresh_start=fresh_start),
+        lambda num_cores: cpu_ranks_for(num_cores, read(train.CPU_PRESET)[0], fresh_start=fresh_start),
         ssh,
     )
-    if plan.device != "cpu":  # slots of a hostfile are GPUs until the hosts have counted them
-        config, settings = train.read_settings(trainer, train.GPU_PRESET)
+    # Slots of a hostfile are GPUs until the hosts have counted them.
+    config, settings = read(train.CPU_PRESET if plan.device == "cpu" else train.GPU_PRESET)
     continues = plan.node_rank == 0 and train.check_resumed(config, trainer.resume, fresh_start=fresh_start)
     settled = check_batches(plan, config, settings, fresh_start=fresh_start)
     names = list(dict.fromkeys(name for name, _ in machine.addresses))
@@ -212,7 +217,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     for line in notices:
         say_of_job(line)
-    return _start(args, plan, arguments, trainer, config)
+    return _start(args, plan, arguments, trainer, config, read)
 
 
 def _unread_variables() -> list[str]:
@@ -241,6 +246,7 @@ def _start(
     arguments: list[str],
     trainer: argparse.Namespace,
     config: Config,
+    read: ReadSettings,
 ) -> int:
     """Start the job and see it to its end. arguments, trainer: what goes to the trainer, and parsed."""
     missing = [name for name in NEEDED_MODULES if importlib.util.find_spec(name) is None]
@@ -254,10 +260,11 @@ def _start(
         machines.interface_towards(plan.master_addr, plan.own.machine.addresses)
     # Files of settings that the trainer reads on every host; shipped ones are the checkout's.
     named = (trainer.config, train.deepspeed_config_file(trainer))
+    preset_of = {"cuda": train.GPU_PRESET, "cpu": train.CPU_PRESET}
     job = Supervision(
         plan=dataclasses.replace(plan, directory=str(Path.cwd())),
         trainer=PROGRAM,
-        choose_run=lambda device: _choose_run(arguments, trainer, device, plan),
+        choose_run=lambda device: _choose_run(arguments, trainer, read(preset_of[device])[0], plan),
         runs_directory=str(Path(config.run.runs_dir).absolute()),
         unfit_hosts_stay=args.no_preflight,
         preflight=not args.no_preflight,
@@ -279,14 +286,12 @@ def _start(
 
 
 def _choose_run(
-    arguments: list[str], trainer: argparse.Namespace, device: str, plan: LaunchPlan
+    arguments: list[str], trainer: argparse.Namespace, settings: Config, plan: LaunchPlan
 ) -> ChosenRun:
     """The run's directory by name, so that a restart continues what a fresh start began.
 
     A run that is in use and --init-weights that are not there are errors here, before ranks start.
     """
-    preset = train.GPU_PRESET if device == "cuda" else train.CPU_PRESET
-    settings, _ = train.read_settings(trainer, preset)
     # Nodes that are started by hand choose the same, as long as none of them makes the directory.
     reserve = trainer.fresh_start and not plan.is_by_hand
     run = train.run_directory(settings, fresh_start=trainer.fresh_start, reserve=reserve)

@@ -55,8 +55,8 @@ class Ended:
     """This host's part is over and nothing of it runs.
 
     status: 128 + N for a death by signal N. failure: what failed first, None where nothing did;
-    seconds_ago: since then. log: path of the launcher's output on that host. num_left: processes that
-    outlived the launcher and were ended. asked: the signal by which something other than the head (a batch
+    seconds_ago: the time from that failure to this message. log: path of the launcher's output on that host.
+    num_left: processes that outlived the launcher and were ended. asked: the signal by which something other than the head (a batch
     system) requested the end, 0 for none. stopped: the signal to a rank, here or elsewhere, for which all
     saved and ended early, 0 for none.
     """

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from alphazero.base.errors import ERRORS_BY_KIND
-from alphazero.base.text import counted
+from alphazero.base.records import from_json
 from alphazero.launch.agent.protocol import Output
 from alphazero.launch.head.attempt import StartOutcome
 from alphazero.launch.plan import programs
 from alphazero.launch.plan.launch_plan import LaunchPlan
-from alphazero.machine.findings import Finding, Severity, finding_from_json
+from alphazero.launch.preflight_report import PreflightReport
 from alphazero.run.rank_watch import Limits
 
 LOG_DIRECTORY = "preflight"  # of the run directory: its logs are not the job's
@@ -37,73 +34,42 @@ class PreflightVerdict:
 
 
 def program(plan: LaunchPlan, files: Sequence[str]) -> tuple[str, ...]:
-    """The preflight and its arguments: the ranks of each host in order, and the files to compare."""
+    """The preflight and its arguments: the host of each rank, and the files to compare."""
     compared = ("--config-file", *files) if files else ()
-    places = (f"{host.remote.name}={host.num_ranks}" for host in plan.hosts)
-    return (
-        *(*programs.words_of(programs.PREFLIGHT), "--device", plan.device, "--json"),
-        *(*compared, "--hosts", *places),
-    )
+    words = (*programs.words_of(programs.PREFLIGHT), "--device", plan.device, "--json", *compared)
+    return (*words, "--hosts", *_hosts_by_rank(plan))
 
 
-def find_report(outputs: Iterable[Output]) -> Mapping[str, Any] | None:
+def _hosts_by_rank(plan: LaunchPlan) -> list[str]:
+    return [host.remote.name for host in plan.hosts for _ in range(host.num_ranks or 0)]
+
+
+def find_report(outputs: Iterable[Output]) -> PreflightReport | None:
     """The preflight's report in what rank 0 has printed, None where it gave none."""
     text = "".join(output.text for output in outputs if output.rank == 0)
-    for found in re.finditer(r"^\{$", text, re.MULTILINE):
+    for line in text.splitlines():
         try:
-            report = json.JSONDecoder().raw_decode(text, found.start())[0]
-        except ValueError:
+            return from_json(PreflightReport, line)
+        except ValueError:  # something else that a rank prints
             continue
-        return report if report.get("format") == "alphazero-preflight" else None
     return None
 
 
-def judge(report: Mapping[str, Any] | None, outcome: StartOutcome, plan: LaunchPlan) -> PreflightVerdict:
-    """The verdict on a preflight of this plan."""
-    host_of = [host.remote.name for host in plan.hosts for _ in range(host.num_ranks or 0)]
-    if report is None or outcome.lost:
-        return _without_report(outcome, host_of)
-    findings = [finding_from_json(table) for table in report["findings"]]
-    faults = [finding for finding in findings if finding.severity == Severity.FAIL]
-    warnings = [finding for finding in findings if finding.severity == Severity.WARN]
-    lines = [f"error: preflight: {finding.line()}" for finding in faults]
-    lines += [f"warning: preflight: {finding.line()}" for finding in warnings]
-    if faults:
-        culprits = frozenset(filter(None, (_host(finding, host_of) for finding in faults)))
-        return PreflightVerdict(tuple(lines), FAILED, culprits)
-    return PreflightVerdict((summary(report, plan.num_nodes), *lines))
-
-
-def summary(report: Mapping[str, Any], num_hosts: int) -> str:
-    """One line: who was there, and how fast they are together."""
-    line = f"preflight: {len(report['ranks'])} ranks on {counted(num_hosts, 'host')}, {report['backend']}"
-    figures = report["all_reduce"]
-    if figures is None:
-        return line
-    return (
-        f"{line}: all-reduce {figures['latency_us']:.0f} us, {figures['algorithm_gb_s']:.2f} GB/s for "
-        f"{figures['bytes'] >> 20} MiB"
-    )
-
-
-def _host(finding: Finding, host_of: Sequence[str]) -> str:
-    """The host of a finding on a rank, "" where it is on none."""
-    rank = finding.device.removeprefix("rank")
-    return host_of[int(rank)] if rank.isdecimal() and int(rank) < len(host_of) else ""
-
-
-def _without_report(outcome: StartOutcome, host_of: Sequence[str]) -> PreflightVerdict:
-    """Ranks that died, never came or stood still; hosts that were lost."""
-    failure = outcome.failure
+def judge(report: PreflightReport | None, outcome: StartOutcome, plan: LaunchPlan) -> PreflightVerdict:
+    """The verdict on a preflight of this plan: by its report, else by the ranks and hosts that were lost."""
+    hosts, failure = dict(enumerate(_hosts_by_rank(plan))), outcome.failure
+    if report is not None and not outcome.lost:
+        at_fault = {fault.rank for fault in report.failures}
+        culprits = frozenset(host for rank, host in hosts.items() if rank in at_fault)
+        status = FAILED if report.failures else 0
+        return PreflightVerdict(report.lines, status, culprits)
     if failure is None:
         return PreflightVerdict(("error: preflight: ended without a report",), FAILED)
-    status = failure.status or FAILED
-    if failure.ranks and not outcome.lost:
-        # The rank that reports it is not the one at fault.
-        culprits = frozenset(host_of[rank] for rank in failure.ranks if rank < len(host_of))
-        return PreflightVerdict((f"error: preflight: {failure.cause}",), status, culprits)
-    # A rank that reports what it found, such as a closed network, blames no host.
-    found = failure.rank is not None and failure.kind in ERRORS_BY_KIND
-    blamed: set[str] = set() if found else {failure.host}
-    culprits = frozenset(outcome.lost or blamed)
-    return PreflightVerdict((f"error: preflight: {failure.line}",), status, culprits)
+    line, blamed = failure.line, {failure.host}
+    if outcome.lost:
+        blamed = outcome.lost
+    elif failure.ranks:  # the rank that reports it is not the one at fault
+        line, blamed = failure.cause, {hosts[rank] for rank in failure.ranks if rank in hosts}
+    elif failure.rank is not None and failure.kind in ERRORS_BY_KIND:
+        blamed = set()  # a rank that reports what it found, such as a closed network, blames no host
+    return PreflightVerdict((f"error: preflight: {line}",), failure.status or FAILED, frozenset(blamed))

@@ -97,7 +97,7 @@ def line_of(moves: str) -> _core.Connect4Line:
 
 
 def read_sets(paths: Sequence[Path] = ()) -> list[SolvedSet]:
-    """Sets of Pons (files, or directories of Test_L*_R* files) and tables of our own; no path: the own table.
+    """Sets of Pons (files, or directories of Test_L*_R* files) and our tables; no path: the own table.
 
     The names of OWN_SETS are its tables. In the order of CLASSES, then as given. Raises DataError.
     """

@@ -261,7 +261,7 @@ class EngineRoom:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def _process(self, player: Player, game: int) -> EngineProcess:
-        """The one that plays the game, else an idle one, else a new one."""
+        """The process that plays the game, else an idle one, else a new one."""
         key = (game, player.name)
         if key not in self._playing:
             # An engine that ended between two games is started again.

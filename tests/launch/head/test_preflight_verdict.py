@@ -1,14 +1,14 @@
 """What the head makes of the end of a preflight: go on, stop, and which host is to blame."""
 
-import json
-
 import pytest
 
+from alphazero.base.records import to_json
 from alphazero.launch.agent.protocol import Output
 from alphazero.launch.blame import Failure
 from alphazero.launch.head.attempt import StartOutcome
 from alphazero.launch.head.preflight_verdict import find_report, judge, program
 from alphazero.launch.plan.launch_plan import HostPlan, LaunchPlan, Remote
+from alphazero.launch.preflight_report import PreflightFault, PreflightReport
 
 HOSTS = (HostPlan(Remote("gpu-1"), "gpu-1", 2), HostPlan(Remote("gpu-2"), "gpu-2", 1))
 PLAN = LaunchPlan(HOSTS, "cuda", "gpu-1", 12355)
@@ -18,19 +18,8 @@ def outcome(failure: Failure | None = None, *lost: str) -> StartOutcome:
     return StartOutcome(failure, set(lost))
 
 
-def finding(severity: str, rank: int, name: str) -> dict[str, object]:
-    told = {"severity": severity, "host": "as-it-calls-itself", "device": f"rank{rank}", "uuid": None}
-    return {**told, "name": name, "value": "2.9", "threshold": "2.13", "advice": "install the same"}
-
-
-def report(*findings: dict[str, object]) -> dict[str, object]:
-    return {
-        "format": "alphazero-preflight",
-        "backend": "nccl",
-        "ranks": [{}, {}, {}],
-        "all_reduce": {"latency_us": 31.4, "bytes": 64 << 20, "algorithm_gb_s": 42.1},
-        "findings": list(findings),
-    }
+def report(*faults: PreflightFault) -> PreflightReport:
+    return PreflightReport("nccl", 3, 2, 64 << 20, 42.1, faults)
 
 
 def failure(
@@ -41,24 +30,22 @@ def failure(
 
 def test_a_healthy_job_is_one_line():
     verdict = judge(report(), outcome(), PLAN)
-    assert verdict.lines == ("preflight: 3 ranks on 2 hosts, nccl: all-reduce 31 us, 42.10 GB/s for 64 MiB",)
+    assert verdict.lines == ("preflight: 3 ranks on 2 hosts, nccl: all-reduce of 64 MiB at 42.10 GB/s",)
     assert (verdict.status, verdict.culprits) == (0, frozenset())
 
 
 def test_a_warning_is_shown_and_the_job_goes_on_whatever_rank_0_ended_with():
     ended = outcome(failure("gpu-1", 1, "ended with exit status 1"))
-    verdict = judge(report(finding("warn", 2, "compute_ms")), ended, PLAN)
+    verdict = judge(report(PreflightFault("slow", is_failure=False)), ended, PLAN)
     assert (verdict.status, verdict.culprits) == (0, frozenset())
-    assert verdict.lines[1].startswith(
-        "warning: preflight: health warn: as-it-calls-itself rank2: compute_ms"
-    )
+    assert verdict.lines[1:] == ("warning: preflight: slow",)
 
 
 @pytest.mark.parametrize(("rank", "host"), [(0, "gpu-1"), (1, "gpu-1"), (2, "gpu-2")])
 def test_a_failure_stops_with_the_host_as_the_hostfile_calls_it(rank: int, host: str):
-    verdict = judge(report(finding("fail", rank, "torch")), outcome(), PLAN)
+    verdict = judge(report(PreflightFault("torch", rank)), outcome(), PLAN)
     assert (verdict.status, verdict.culprits) == (2, {host})
-    assert len(verdict.lines) == 1
+    assert verdict.lines == ("error: preflight: torch",)
 
 
 def test_a_rank_that_never_came_is_blamed_and_not_the_one_that_says_so():
@@ -101,16 +88,16 @@ def test_a_killed_rank_and_a_lost_host_are_blamed():
 
 
 def test_the_report_is_found_among_what_else_rank_0_says():
-    text = json.dumps(report(), indent=1)
+    text = to_json(report(PreflightFault("slow", 1)))
     before = ((None, "{\n"), (0, "a warning\n{\n"), (1, "{}\n"))
     told = (*before, (0, text[:40]), (0, text[40:]), (0, "\n[W] the end\n"))
-    assert find_report(Output(rank, said) for rank, said in told) == report()
+    assert find_report(Output(rank, said) for rank, said in told) == report(PreflightFault("slow", 1))
     assert find_report([Output(0, "{\n"), Output(0, '"format": "other"\n}\n')]) is None
 
 
 def test_the_program_is_told_hosts_slots_and_files():
     assert program(PLAN, ["own.toml"])[3:] == (
         *("--device", "cuda", "--json", "--config-file", "own.toml"),
-        *("--hosts", "gpu-1=2", "gpu-2=1"),
+        *("--hosts", "gpu-1", "gpu-1", "gpu-2"),
     )
     assert "--config-file" not in program(PLAN, [])
