@@ -51,7 +51,7 @@ MOST_POSITIONS = 8192  # unless --positions is given
 _SEARCHED = {"simulations", "one_ply", "proofs", "config"}
 FLAGS = {
     "--data": {"data", "not_in", "positions", "seed", "num_workers"},
-    "--solved": {"solved", "solved_sets", "all_moves", *_SEARCHED},
+    "--solved": {"solved", "solver", "solved_sets", "all_moves", *_SEARCHED},
     "--solver": {"solved", "solver", "positions", "seed", *_SEARCHED},
     "--epd": {"epd", "simulations"},
     "--puzzles": {"puzzles", "simulations", "seed", "count"},
@@ -163,11 +163,9 @@ def check_flags(args: argparse.Namespace) -> None:
             continue
         if kind != "--data":
             raise ConfigError(f"{flag_of(name)}: not with {kind}")
-        kinds = ["--solved" if name == "solver" else each for each, flags in FLAGS.items() if name in flags]
-        *others, last = [each for each in kinds if each != "--solver"]
-        raise ConfigError(
-            f"{flag_of(name)}: only with {' or '.join(filter(None, (', '.join(others), last)))}"
-        )
+        *others, last = [each for each, flags in FLAGS.items() if name in flags and each != "--solver"]
+        kinds = f"{', '.join(others)} or {last}" if others else last
+        raise ConfigError(f"{flag_of(name)}: only with {kinds}")
 
 
 def open_window(paths: Sequence[Path], cache_dir: Path) -> Window:
