@@ -156,6 +156,10 @@ class Work:
         self.done = done
         self.note = note or self.note
 
+    def add(self, count: int) -> None:
+        """So many more units are done."""
+        self.done += count
+
     @property
     def seconds(self) -> float:
         """Since it began."""

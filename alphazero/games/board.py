@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import GameInputError
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import Style, draw
-from alphazero.games.notation import RESULTS, as_text, from_python_chess, move_text, read_move, svg
+from alphazero.games.notation import RESULTS, from_python_chess, move_text, read_move, svg
 from alphazero.games.registry import make_line, read_game
 
 if TYPE_CHECKING:
@@ -112,10 +112,15 @@ class Board:
 
     def push(self, move: str | chess.Move) -> None:
         """Play a move. Raises GameInputError for one that is not legal, with the nearest one that is."""
-        text = move if isinstance(move, str) else as_text(move)
+        if not isinstance(move, str):
+            import chess
+
+            if not isinstance(move, chess.Move):
+                raise GameInputError(f"a move of type {type(move).__name__}: expected a text or a chess.Move")
+            move = move.uci()
         if self.is_over:
-            raise GameInputError(f"{text!r}: the game is over, {self.result}")
-        self._push(read_move(self._line, text))
+            raise GameInputError(f"{move!r}: the game is over, {self.result}")
+        self._push(read_move(self._line, move))
 
     def _follow(self, texts: list[str]) -> None:
         """Play moves that may follow a draw, as players need not claim one."""

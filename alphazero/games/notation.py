@@ -66,13 +66,14 @@ def read_move(line: Line, text: str) -> int:
     with suppress(_core.GameError):  # as PGN files write it; Nce7 also where only one knight may go to e7
         return _core.ChessPosition(str(line)).parse_san(word)
     board = _board(line)
-    sans = {board.san(board.parse_uci(uci)): move for uci, move in texts.items()}
+    moves = {board.parse_uci(uci): move for uci, move in texts.items()}
+    sans = {board.san(known): move for known, move in moves.items()}
     exact = {_plain(san): move for san, move in sans.items()}
     plain = _plain(word)
     if plain in exact:
         return exact[plain]
-    if (moves := _by_uci(board, lower, texts)) is not None:
-        return moves
+    with suppress(ValueError, KeyError):  # castling as the other of UCI's two ways has it (e1g1, e1h1)
+        return moves[board.parse_uci(lower)]
     alike = [san for san in sans if _plain(san).lower() == plain.lower()]
     if len(alike) == 1:  # nf3, o-o, E4; not bxc3 where both a bishop and a pawn take there
         return sans[alike[0]]
@@ -120,15 +121,6 @@ def from_python_chess(board: object) -> tuple[str, list[str]]:
     return board.root().fen(), [move.uci() for move in board.move_stack]
 
 
-def as_text(move: object) -> str:
-    """A move given as text or as python-chess's. Raises GameInputError for an object of another type."""
-    import chess
-
-    if isinstance(move, chess.Move):
-        return move.uci()
-    raise GameInputError(f"a move of type {type(move).__name__}: expected a text or a chess.Move")
-
-
 def svg(line: Line, last: str) -> str | None:
     """A drawing of a chess position by python-chess, with the last move (UCI) marked; None in other games."""
     if line.NAME != CHESS:
@@ -141,20 +133,6 @@ def svg(line: Line, last: str) -> str | None:
     return chess.svg.board(
         board, lastmove=chess.Move.from_uci(last) if last else None, check=check, size=SVG_SIZE
     )
-
-
-def _by_uci(board: chess.Board, text: str, texts: dict[str, int]) -> int | None:
-    """A castling move as the other of UCI's two ways has it (e1g1, e1h1)."""
-    import chess
-
-    try:
-        move = board.parse_uci(text)
-    except ValueError:
-        return None
-    for uci, known in texts.items():
-        if board.parse_uci(uci) == move and move != chess.Move.null():
-            return known
-    return None
 
 
 def _by_number_or_case(line: Line, text: str, texts: dict[str, int]) -> int:

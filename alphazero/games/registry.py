@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import ConfigError, GameInputError
 from alphazero.base.text import as_utf8, one_of, quoted
 from alphazero.games.core_types import CoreTypes, Line, core_types
-from alphazero.games.outside import names, use
+from alphazero.games.outside import names, openspiel, use
 
 CHESS = "chess"
 # (files, ranks) of one step: N, NE, E, SE, S, SW, W, NW.
@@ -197,12 +197,20 @@ def read_game(place: str, text: str) -> str:
     if not names.is_outside(text):
         raise ConfigError(f"{place}: {quoted(text)}: {one_of(text, _BY_NAME)}, {names.FORMS}")
     asked = names.class_of(text)
-    return known_game(text) if asked is not None and asked.digest else use.recorded_name(text)
+    if asked is None:
+        return openspiel.recorded(text)
+    return known_game(text) if asked.digest else names.name_class(asked)
 
 
 def known_game(name: str) -> str:
-    """The name of a game that a run, store or weights file holds. Raises ConfigError for none of a game."""
-    return names.known_version(get_game(name).name)
+    """The name of a game that a run, store or weights file holds, by the rules of now.
+
+    Raises ConfigError for the name of no game, and for a class in a Python file that the user did not name.
+    """
+    now = names.version_now(get_game(name).name)
+    if names.class_of(now) is not None:
+        names.named_class(now)
+    return now
 
 
 def history_fill(name: str) -> _core.HistoryFill:

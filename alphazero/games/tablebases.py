@@ -81,7 +81,18 @@ class Tablebases:
         position: FEN, or python-chess's board without castling rights and with at most `most_pieces`.
         """
         board = self._board(position) if isinstance(position, str) else position
-        return None if board is None else self._result(board)
+        wdl = None if board is None else self._probe(self._tables.probe_wdl, board)
+        if board is None or wdl is None or abs(wdl) < _WIN:
+            return None if wdl is None else 0
+        sign = 1 if wdl > 0 else -1
+        if board.halfmove_clock == 0:
+            return sign
+        dtz = self._probe(self._tables.probe_dtz, board)
+        if dtz is None:
+            return None
+        # A table may say n where it is n + 1 plies.
+        plies = abs(dtz) + board.halfmove_clock
+        return sign if plies < _FIFTY_MOVES else 0 if plies > _FIFTY_MOVES else None
 
     def best_moves(self, line: Line, among: Sequence[int] = (), *, fast: bool = False) -> BestMoves | None:
         """The best of these moves (none: of all legal ones); None where the position is not in the tables.
@@ -104,7 +115,11 @@ class Tablebases:
         candidates = [move for move, rank in wdl.items() if (rank > 0) == (best > 0)]
         dtz = _ranks(line, candidates, lambda child: self._rank_by_dtz(child, clock, keeps_order))
         moves = _moves_of(dtz, max(dtz.values())) if dtz else _moves_of(wdl, best)
-        return BestMoves(moves, self._result_after(line, moves[0]))
+        child = line.copy()
+        child.push(moves[0])
+        outcome = child.outcome()
+        result = outcome.value if outcome.over else self.result(str(child))
+        return BestMoves(moves, None if result is None else -result)
 
     def _board(self, fen: str) -> chess.Board | None:
         """The position; None where it is beyond the tables."""
@@ -114,27 +129,6 @@ class Tablebases:
         if castling != "-" or sum(map(str.isalpha, placement)) > self.most_pieces:
             return None
         return chess.Board(fen)
-
-    def _result(self, board: chess.Board) -> int | None:
-        wdl = self._probe(self._tables.probe_wdl, board)
-        if wdl is None or abs(wdl) < _WIN:
-            return None if wdl is None else 0
-        sign = 1 if wdl > 0 else -1
-        if board.halfmove_clock == 0:
-            return sign
-        dtz = self._probe(self._tables.probe_dtz, board)
-        if dtz is None:
-            return None
-        # A table may say n where it is n + 1 plies.
-        plies = abs(dtz) + board.halfmove_clock
-        return sign if plies < _FIFTY_MOVES else 0 if plies > _FIFTY_MOVES else None
-
-    def _result_after(self, line: Line, move: int) -> int | None:
-        child = line.copy()
-        child.push(move)
-        outcome = child.outcome()
-        found = outcome.value if outcome.over else self.result(str(child))
-        return None if found is None else -found
 
     def _rank_by_dtz(self, child: Line, clock: int, keeps_order: bool) -> int | None:
         """The rank of the move that led here; clock: of the fifty-move rule before it."""

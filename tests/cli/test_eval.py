@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from alphazero.cli.main import main
-from alphazero.cli.measuring.eval import draw
+from alphazero.cli.measuring.eval_suites import draw
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights

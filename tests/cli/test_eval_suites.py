@@ -114,7 +114,7 @@ def test_all_or_nothing_solved_has_an_open_end(files: dict[str, str], capsys: py
         (["--epd", "none.epd"], "none.epd: cannot read: No such file or directory"),
         (["--puzzles", "none.csv"], "none.csv: cannot read: No such file or directory"),
         (["--puzzles", "suite.epd"], "suite.epd:1: "),
-        (["--epd", "suite.epd", "--puzzles", "puzzles.csv"], "--epd and --puzzles: expected one of the two"),
+        (["--epd", "suite.epd", "--puzzles", "puzzles.csv"], "--epd: not with --puzzles"),
         (["--epd", "suite.epd", "--data", "x.pgn"], "--data: not with --epd"),
         (["--epd", "suite.epd", "--seed", "1"], "--seed: not with --epd"),
         (["--puzzles", "puzzles.csv", "--solved"], "--solved: not with --puzzles"),

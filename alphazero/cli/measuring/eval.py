@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from alphazero.base import records
 from alphazero.base.errors import ConfigError, DataError
+from alphazero.base.section import flag_of
 from alphazero.base.text import table
 from alphazero.cli.flags import (
     add_gpus_flag,
@@ -28,7 +29,7 @@ from alphazero.cli.flags import (
 )
 from alphazero.cli.measuring import eval_solved, eval_suites
 from alphazero.cli.measuring.eval_solved import MORE, RESULT, results_of
-from alphazero.cli.measuring.eval_suites import BATCH_SIZE
+from alphazero.cli.measuring.eval_suites import BATCH_SIZE, draw
 from alphazero.data.open import open_or_import
 from alphazero.data.sampling.loader import WindowEncoder, batches_of
 from alphazero.data.sampling.window import Window
@@ -46,6 +47,15 @@ if TYPE_CHECKING:
     from alphazero.network.model.resnet import AlphaZeroNet
 
 MOST_POSITIONS = 8192  # unless --positions is given
+# What is measured, by the flag that asks for it, and the flags that this has beside those of all.
+_SEARCHED = {"simulations", "one_ply", "proofs", "config"}
+FLAGS = {
+    "--data": {"data", "not_in", "positions", "seed", "num_workers"},
+    "--solved": {"solved", "solver", "solved_sets", "all_moves", *_SEARCHED},
+    "--solver": {"solved", "solver", "positions", "seed", *_SEARCHED},
+    "--epd": {"epd", "simulations"},
+    "--puzzles": {"puzzles", "simulations", "seed", "count"},
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -109,16 +119,14 @@ def run(args: argparse.Namespace) -> int:
     from alphazero.network.weights.open_network import open_network
 
     args.weights = networks_of(args)
+    check_flags(args)
     if args.epd or args.puzzles:
-        return eval_suites.run(args, draw)
-    if args.count is not None:
-        raise ConfigError("--count: only with --puzzles")
+        return eval_suites.run(args)
     args.batch_size = args.batch_size or BATCH_SIZE
     places = find_places(args.gpus, args.device)
     device = device_of("cpu" if places else args.device)  # workers evaluate
     if args.solved:
         return eval_solved.run(args, device, places)
-    eval_solved.refuse_flags(args)
     args.positions, args.num_workers = args.positions or MOST_POSITIONS, args.num_workers or 1
     if args.precision == "int8":
         raise ConfigError(
@@ -143,6 +151,21 @@ def run(args: argparse.Namespace) -> int:
         ]
     print(to_json(args, positions, rows) if args.json else to_table(args, positions, rows))
     return 0
+
+
+def check_flags(args: argparse.Namespace) -> None:
+    """Raises ConfigError for a flag of another measurement than the one asked for."""
+    solved = "--solver" if args.solver else "--solved"
+    kind = "--puzzles" if args.puzzles else "--epd" if args.epd else solved if args.solved else "--data"
+    for name in sorted(set().union(*FLAGS.values()) - FLAGS[kind]):
+        value = getattr(args, name)
+        if value in (None, "", []) or value is False:
+            continue
+        if kind != "--data":
+            raise ConfigError(f"{flag_of(name)}: not with {kind}")
+        *others, last = [each for each, flags in FLAGS.items() if name in flags and each != "--solver"]
+        kinds = f"{', '.join(others)} or {last}" if others else last
+        raise ConfigError(f"{flag_of(name)}: only with {kinds}")
 
 
 def open_window(paths: Sequence[Path], cache_dir: Path) -> Window:
@@ -170,15 +193,6 @@ def choose_positions(args: argparse.Namespace, window: Window) -> PositionSet:
     return PositionSet(draw(eligible, args.positions, args.seed), window.num_samples, len(eligible))
 
 
-def draw(eligible: npt.NDArray[np.int64], count: int, seed: int | None) -> npt.NDArray[np.int64]:
-    """min(count, len(eligible)) of them, ascending: evenly spread, or at random with a seed."""
-    count = min(count, len(eligible))
-    if seed is None:
-        return eligible[np.arange(count, dtype=np.int64) * len(eligible) // count]
-    chosen = np.random.default_rng(seed).choice(len(eligible), count, replace=False)
-    return eligible[np.sort(chosen)]
-
-
 def measure(
     args: argparse.Namespace,
     number: int,
@@ -196,12 +210,8 @@ def measure(
     from alphazero.measure.known_games import metrics_of
 
     with showing(Path(args.weights[number]).name, len(positions.ids), "position") as work:
-
-        def more(count: int) -> None:
-            work.done += count
-
         if not workers:
-            return metrics_of(sums_of(args, network, window, positions.ids, more))
+            return metrics_of(sums_of(args, network, window, positions.ids, work.add))
         ids, size = positions.ids.tolist(), args.batch_size
         batches = [ids[begin : begin + size] for begin in range(0, len(ids), size)]
         parts = [tuple(chain.from_iterable(batches[own :: len(workers)])) for own in range(len(workers))]

@@ -17,7 +17,6 @@ import alphazero._core as _core
 from alphazero.base import records
 from alphazero.base.errors import ConfigError
 from alphazero.base.log import Work
-from alphazero.base.section import flag_of
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_config_flag, device_of
 from alphazero.games.core_types import Line
@@ -64,11 +63,6 @@ class SetErrors:
     def errors(self) -> dict[str, int]:
         """How many by each player."""
         return {player: sum(errs) for player, errs in self.errs.items()}
-
-    def figures(self) -> dict[str, Any]:
-        """The numbers for programs."""
-        known = {"positions": self.positions, "without_errors": self.without_errors}
-        return {"name": self.name, **known, "errors": self.errors}
 
 
 def compare(results: dict[str, list[SetErrors]]) -> list[dict[str, Any]]:
@@ -139,13 +133,15 @@ def pairs_table(comparison: dict[str, Any]) -> str:
     )
 
 
-def to_json(truth: OutsideTruth | None, results: dict[str, list[SetErrors]]) -> str:
+def to_json(about: dict[str, Any], results: dict[str, list[SetErrors]]) -> str:
     """JSON by weights file and set, then the pairs; what is known of a game with a solver comes first."""
-    about: dict[str, Any] = {}
-    if truth is not None:
-        about = {"game": truth.asked.name, "solver": truth.solver}
-        about |= {"positions": truth.positions, "is_all": truth.is_all}
-    networks = [{"weights": name, "sets": [row.figures() for row in rows]} for name, rows in results.items()]
+    networks = []
+    for weights, rows in results.items():
+        sets = [
+            {key: getattr(row, key) for key in ("name", "positions", "without_errors", "errors")}
+            for row in rows
+        ]
+        networks.append({"weights": weights, "sets": sets})
     return json.dumps({**about, "networks": networks, "comparisons": compare(results)}, indent=2)
 
 
@@ -189,28 +185,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def refuse_flags(args: argparse.Namespace) -> None:
-    """Raises ConfigError for a flag that needs --solved."""
-    for name in ("solver", "solved_sets", "simulations", "one_ply", "proofs", "config", "all_moves"):
-        if getattr(args, name) not in (None, False, ""):
-            others = ", --epd or --puzzles" if name == "simulations" else ""
-            raise ConfigError(f"{flag_of(name)}: only with --solved{others}")
-
-
 def run(args: argparse.Namespace, device: torch.device, places: Sequence[Place]) -> int:
     """Count each network's errors, print them. places: of workers that choose the moves, none for here."""
     import torch
 
     from alphazero.measure.truth.connect4 import SolverOutcomes, read_sets
 
-    check(args, places)
+    if args.solver and places:
+        raise ConfigError("--gpus: not with --solver, which counts in one process")
+    if args.simulations is None and (args.proofs is not None or args.config):
+        raise ConfigError("--proofs, --config: only with --simulations N")
+    about: dict[str, Any] = {}
     with closing(Console(True)) as console, Workers("eval", args, places) as workers:
         networks = [] if places else open_networks(args, device)
         if args.solver:
-            truth = outside_truth(args, networks[0].spec.name, console)
-            sets, outcomes = [truth.asked], None
+            about, asked_set = outside_truth(args, networks[0].spec.name, console)
+            sets, outcomes = [asked_set], None
         else:
-            truth, sets = None, read_sets(args.solved_sets or ())
+            sets = read_sets(args.solved_sets or ())
             num_threads = torch.get_num_threads()
             table_mib = max(TABLES_MIB, SMALLEST_TABLE_MIB * num_threads)
             outcomes = SolverOutcomes(args.cache_dir / OUTCOMES_FILE, table_mib, num_threads)
@@ -225,20 +217,18 @@ def run(args: argparse.Namespace, device: torch.device, places: Sequence[Place])
                     for title in player_names(args):
                         own[title] = partial(dealt_moves, workers, number, title, work)
                 else:
-                    own = players_of(args, networks[number], device, partial(advance, work))
+                    own = players_of(args, networks[number], device, work.add)
                 results[name] = [measure(args, entry, own, outcomes, console) for entry in sets]
     if args.json:
-        print(to_json(truth, results))
-    else:
-        tables = [to_table(name, rows) for name, rows in results.items()]
-        heading = [] if truth is None else [truth.heading]
-        print("\n\n".join([*heading, *tables, *map(pairs_table, compare(results))]))
+        print(to_json(about, results))
+        return 0
+    parts = [to_table(name, rows) for name, rows in results.items()]
+    if about:
+        chosen = "all that can be reached" if about["is_all"] else "of random games"
+        positions = f"{counted(about['positions'], 'position')} of {about['game']}, {chosen}"
+        parts.insert(0, f"{positions}; in {asked:,} of them a move errs")
+    print("\n\n".join([*parts, *map(pairs_table, compare(results))]))
     return 0
-
-
-def advance(work: Work, count: int) -> None:
-    """Show that so much more is done."""
-    work.done += count
 
 
 def open_networks(args: argparse.Namespace, device: torch.device) -> list[AlphaZeroNet]:
@@ -257,28 +247,11 @@ def open_networks(args: argparse.Namespace, device: torch.device) -> list[AlphaZ
     return networks
 
 
-@dataclass(frozen=True)
-class OutsideTruth:
-    """A game with a solver. asked: the positions in which a move errs, of `positions`.
+def outside_truth(args: argparse.Namespace, game: str, console: Console) -> tuple[dict[str, Any], SolvedSet]:
+    """What JSON tells of a game with a solver, and the positions in which a move errs.
 
-    is_all: whether these are all of the game.
+    They are of all positions where these are few and --positions asks for no number, else of random ones.
     """
-
-    solver: str
-    positions: int
-    is_all: bool
-    asked: SolvedSet
-
-    @property
-    def heading(self) -> str:
-        """In words."""
-        chosen = "all that can be reached" if self.is_all else "of random games"
-        positions = f"{counted(self.positions, 'position')} of {self.asked.name}, {chosen}"
-        return f"{positions}; in {len(self.asked.positions):,} of them a move errs"
-
-
-def outside_truth(args: argparse.Namespace, game: str, console: Console) -> OutsideTruth:
-    """All positions where they are few and --positions asks for no number, else random ones."""
     from alphazero.measure.truth.outside import SEED, positions_to_err_in, reachable_positions
     from alphazero.measure.truth.positions import SolvedSet
 
@@ -298,7 +271,8 @@ def outside_truth(args: argparse.Namespace, game: str, console: Console) -> Outs
     if not asked:
         positions = counted(len(found), "position")
         raise ConfigError(f"--solver {solver}: in {positions} of {game} no move errs; expected some")
-    return OutsideTruth(solver, len(found), is_all, SolvedSet(game, asked))
+    about = {"game": game, "solver": solver, "positions": len(found), "is_all": is_all}
+    return about, SolvedSet(game, asked)
 
 
 @dataclass(frozen=True)
@@ -318,7 +292,7 @@ def results_of(workers: Workers, tasks: Sequence[object], shown: Work) -> Iterat
     """The result of each worker's task, with their progress shown."""
     for reply in workers.replies([records.to_json(task) for task in tasks]):
         if reply.kind == MORE:
-            shown.done += int(reply.content)
+            shown.add(int(reply.content))
         else:
             yield reply
 
@@ -347,20 +321,6 @@ def work(args: argparse.Namespace, worker: Worker) -> None:
         lines = [make_line(CONNECT4, text) for text in share.positions]
         moves = own[share.player](lines) if lines else ()
         worker.reply(RESULT, json.dumps([int(move) for move in moves]))
-
-
-def check(args: argparse.Namespace, places: Sequence[Place]) -> None:
-    """Raises ConfigError for flags that contradict each other."""
-    others = ["data", "not_in", "num_workers"]
-    others += ["solved_sets", "all_moves"] if args.solver else ["positions", "seed"]
-    for name in others:
-        value = getattr(args, name)
-        if value not in (None, []) and value is not False:
-            raise ConfigError(f"{flag_of(name)}: not with {'--solver' if args.solver else '--solved'}")
-    if args.solver and places:
-        raise ConfigError("--gpus: not with --solver, which counts in one process")
-    if args.simulations is None and (args.proofs is not None or args.config):
-        raise ConfigError("--proofs, --config: only with --simulations N")
 
 
 def player_names(args: argparse.Namespace) -> dict[str, bool | None]:
@@ -453,7 +413,7 @@ def with_progress(outcomes: Outcomes, console: Console, name: str) -> Outcomes:
     def solve(moves: Sequence[SolvedMove]) -> Iterator[int]:
         with console.working(f"solving {name}", len(moves), "move") as work:
             for outcome in outcomes(moves):
-                work.done += 1
+                work.add(1)
                 yield outcome
 
     return solve

@@ -7,16 +7,15 @@ import json
 import math
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.section import flag_of
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_number, add_paths, device_of
 from alphazero.games.registry import CHESS
@@ -35,8 +34,6 @@ AT_ONCE = 64  # puzzles whose trees share batches
 MOST_STEPS = 6  # of the table of a suite: all nodes, half of them, a quarter, ...
 WIDTH = 110
 NO_BREAK = "\N{NO-BREAK SPACE}"
-# Some of these numbers, ascending: as many as given, evenly spread or by a seed.
-Draw: TypeAlias = Callable[[npt.NDArray[np.int64], int, int | None], npt.NDArray[np.int64]]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -51,19 +48,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_number(group, "--count", count, "puzzles to try (default: all)")
 
 
-def run(args: argparse.Namespace, draw: Draw) -> int:
+def draw(eligible: npt.NDArray[np.int64], count: int, seed: int | None) -> npt.NDArray[np.int64]:
+    """min(count, len(eligible)) of them, ascending: evenly spread, or at random with a seed."""
+    count = min(count, len(eligible))
+    if seed is None:
+        return eligible[np.arange(count, dtype=np.int64) * len(eligible) // count]
+    chosen = np.random.default_rng(seed).choice(len(eligible), count, replace=False)
+    return eligible[np.sort(chosen)]
+
+
+def run(args: argparse.Namespace) -> int:
     """Try the same positions by each network and its search; print tables or JSON. Raises ConfigError."""
-    own = "--puzzles" if args.puzzles else "--epd"
-    if args.puzzles and args.epd:
-        raise ConfigError("--epd and --puzzles: expected one of the two")
-    others = ["data", "not_in", "positions", "num_workers", "solved", "solved_sets", "one_ply", "proofs"]
-    for name in [*others, "config", "all_moves", *(() if args.puzzles else ("seed", "count"))]:
-        value = getattr(args, name)
-        if value not in (None, "", []) and value is not False:
-            raise ConfigError(f"{flag_of(name)}: not with {own}")
     if args.gpus != 1:
+        own = "--puzzles" if args.puzzles else "--epd"
         raise ConfigError(f"--gpus {args.gpus}: {own} runs in one process; expected 1")
-    report = try_puzzles(args, draw) if args.puzzles else try_suites(args)
+    report = try_puzzles(args) if args.puzzles else try_suites(args)
     if args.json:
         print(json.dumps(report, indent=2))
     else:
@@ -158,7 +157,7 @@ def suite_table(args: argparse.Namespace, report: Mapping[str, Any]) -> str:
     return "\n".join([*table(rows, "ll".ljust(len(columns), "r")), *notes, "", *listed])
 
 
-def try_puzzles(args: argparse.Namespace, draw: Draw) -> dict[str, Any]:
+def try_puzzles(args: argparse.Namespace) -> dict[str, Any]:
     """What each network and its search solved."""
     from alphazero.measure.puzzles import read_puzzles
 
@@ -192,7 +191,7 @@ def puzzle_scores(solver: Solver, nodes: int, puzzles: Sequence[Puzzle]) -> dict
         with showing(f"{solver.name}, {player}", len(puzzles), "puzzle") as work:
 
             def ended(number: int) -> None:
-                work.done += 1
+                work.add(1)
                 if trees is not None:
                     trees.leave(number)
 
@@ -226,10 +225,11 @@ def puzzle_tables(report: Mapping[str, Any]) -> str:
                 )
             )
         rows.append(("all", f"{total:,}", *(share_text(score["solved"], total) for score in scores)))
-        ends = [
-            {end: rating_text(value, score["solved"] == total) for end, value in score["rating"].items()}
-            for score in scores
-        ]
+        ends = []
+        for score in scores:
+            infinite = "any above" if score["solved"] == total else "any below"
+            rating = score["rating"].items()
+            ends.append({end: infinite if value is None else f"{value:.0f}" for end, value in rating})
         rows.append(("explained by", "", *(end["elo"] for end in ends)))
         rows.append(("95 % interval", "", *(f"{end['low']} to {end['high']}" for end in ends)))
         shown = table(rows, "l".ljust(len(rows[0]), "r"))
@@ -240,8 +240,3 @@ def puzzle_tables(report: Mapping[str, Any]) -> str:
 def share_text(solved: int, total: int) -> str:
     """'12  40.0%'."""
     return f"{solved:,} {solved / total:6.1%}"
-
-
-def rating_text(rating: float | None, is_above: bool) -> str:
-    """'1512'; an infinite one in words."""
-    return f"{rating:.0f}" if rating is not None else "any above" if is_above else "any below"

@@ -150,11 +150,3 @@ def version_now(recorded: str) -> str:
             print(program_line(line), file=sys.stderr)
         return name
     return recorded
-
-
-def known_version(recorded: str) -> str:
-    """The same. Raises ConfigError for a class in a Python file that the user did not name."""
-    now = version_now(recorded)
-    if class_of(now) is not None:
-        named_class(now)
-    return now

@@ -65,7 +65,11 @@ def _simulate(root: _Node, state: Playable, most_plies: int, draw: random.Random
             child = _Node(node.untried.pop(), state.current_player())
             node.children.append(child)
         else:
-            child = _choose(node)
+            # UCB1: the mean result and C sqrt(ln n / n_i). All children have been visited.
+            reach = C * math.sqrt(math.log(node.visits))
+            child = max(
+                node.children, key=lambda each: each.total / each.visits + reach / math.sqrt(each.visits)
+            )
         state.apply_action(child.action)
         node = child
         path.append(node)
@@ -77,12 +81,6 @@ def _simulate(root: _Node, state: Playable, most_plies: int, draw: random.Random
     for node in path[1:]:
         node.visits += 1
         node.total += float(returns[node.player])
-
-
-def _choose(node: _Node) -> _Node:
-    """UCB1: the mean result and C sqrt(ln n / n_i). All children have been visited."""
-    reach = C * math.sqrt(math.log(node.visits))
-    return max(node.children, key=lambda child: child.total / child.visits + reach / math.sqrt(child.visits))
 
 
 def _play_out(state: Playable, most_plies: int, draw: random.Random) -> None:

@@ -9,14 +9,8 @@ from functools import cache
 
 from alphazero.base.errors import AlphaZeroError, ConfigError, RulesError
 from alphazero.games.outside import openspiel, python_file
-from alphazero.games.outside.names import class_of, name_class, named_class
+from alphazero.games.outside.names import class_of, named_class
 from alphazero.games.outside.rules import Explainer, Rules, as_floats, watch
-
-
-def recorded_name(text: str) -> str:
-    """The name that runs, stores and weights record for one that the user gave. Raises ConfigError."""
-    asked = class_of(text)
-    return openspiel.recorded(text) if asked is None else name_class(asked)
 
 
 @cache

@@ -75,12 +75,6 @@ def shape_of_network(measured: Measured) -> tuple[int, int]:
     return blocks, min(MOST_FILTERS, max(least, _power_of_two(UNITS_PER_NUMBER * measured.planes)))
 
 
-def simulations_for(measured: Measured) -> int:
-    """Of Gumbel's search."""
-    fitting = (number for legal, number in SIMULATIONS if measured.mean_legal <= legal)
-    return next(fitting, SIMULATIONS_FOR_MANY)
-
-
 def positions_of_generation(measured: Measured, shape: tuple[int, int], simulations: int) -> int:
     """As many as two cores play in GENERATION_S with a network of this shape, within bounds."""
     blocks, filters = shape
@@ -100,7 +94,8 @@ def chosen(
     """
     blocks, filters = shape_of_network(measured)
     shape = given.get("blocks", blocks), given.get("filters", filters)
-    simulations = given.get("simulations", simulations_for(measured))
+    fitting = (number for legal, number in SIMULATIONS if measured.mean_legal <= legal)
+    simulations = given.get("simulations", next(fitting, SIMULATIONS_FOR_MANY))
     plies = max(1.0, measured.mean_plies)
     positions = positions_of_generation(measured, shape, simulations)
     lanes = min(MOST_LANES, max(LEAST_LANES, _power_of_two(positions / plies)))
