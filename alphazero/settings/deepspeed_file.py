@@ -10,10 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.hjson_file import HjsonFile, read_hjson
 from alphazero.base.section import checked, kinds_of
 from alphazero.base.text import one_of
 from alphazero.settings.deepspeed_keys import (
@@ -32,6 +31,9 @@ from alphazero.settings.deepspeed_keys import (
     key_at,
 )
 from alphazero.settings.sections import OptimizerConfig, RunConfig, TrainingConfig
+
+if TYPE_CHECKING:
+    from alphazero.base.hjson_file import HjsonFile
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,8 @@ class _Reading:
 
 def read_deepspeed_settings(path: Path) -> DeepSpeedSettings:
     """Read and check ds_config.json; ConfigError names file, line, key, value and what was expected."""
+    from alphazero.base.hjson_file import read_hjson  # a package that comes with DeepSpeed
+
     file = read_hjson(path)
     reading = _Reading(file, {})
     for block, types in (("optimizer", OPTIMIZERS), ("scheduler", SCHEDULERS)):

@@ -20,7 +20,7 @@ from alphazero.machine.memory import MemoryState
 from tests.support.paths import REPOSITORY
 
 SCRIPT = REPOSITORY / "launch_distributed_training.sh"
-LIMIT_S = 0.5
+LIMIT_S = 0.8
 ELASTIC = "--elastic: no flag of this program; expected --hostfile FILE with --min-nodes and --max-restarts"
 
 
@@ -448,7 +448,7 @@ def test_a_run_in_use_is_refused_before_ranks_start(no_gpu, tmp_path: Path, monk
     with only_writer(run, "training", print):
         assert main(["launch", "--gpus", "1", "--device", "cpu", "--run-name", "job"]) == 2
     assert f"runs/job: in use (training, process {os.getpid()} on " in capsys.readouterr().err
-    assert [path.name for path in run.iterdir()] == [".alphazero.lock"]
+    assert not list(run.iterdir())  # its holder took the lock's file with it
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from alphazero.cli.playing.match import players_of
 from alphazero.cli.playing.match_flags import limit_of
 from alphazero.cli.playing.players import Lineup, read_player, with_own_names
 from alphazero.games.registry import make_line
+from alphazero.machine.environment import START
 from alphazero.network.inference.purpose import evaluator_for_self_play
 from alphazero.network.weights.open_network import open_network
 from alphazero.play.matches.limits import Limit, TimeControl
@@ -444,7 +445,7 @@ def test_a_network_on_a_clock_is_our_own_engine(chess_net) -> None:
     player = players[0]
     assert lineup.ready(player) == player and str(player.limit) == "1+0.1"
     assert player.command[1:] == (
-        *("-m", "alphazero", "uci", "--weights", chess_net),
+        *(START, "uci", "--weights", chess_net),
         *("--device", "auto", "--precision", "bf16"),
     )
 

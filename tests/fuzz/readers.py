@@ -125,7 +125,7 @@ def make_book(directory: Path, random: Random) -> Path:
     return path
 
 
-SUITE = ('bm e4 Nf3; id "1; 2";', "0 1 am g4;", 'c0 "text"; am f3 Na3; bm e2e4', "bm d4!; hmvc 0;")
+SUITE = ('bm e4 Nf3; id "1; 2";', "0 1 am g4;", 'c0 "text"; am f3 Na3; bm e2e4', "bm d4; hmvc 0;")
 
 
 def make_suite(directory: Path, random: Random) -> Path:

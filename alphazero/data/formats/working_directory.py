@@ -48,7 +48,8 @@ class WorkingDirectory:
         if lock is None:
             raise DataError(f"{self.path}: another import is at work here")
         try:
-            with named_faults("write", self.lock), self.lock.open("r+b") as file:
+            # Where the import before took the directory away the store is whole, and nothing is written.
+            with named_faults("write", self.lock), suppress(FileNotFoundError), self.lock.open("r+b") as file:
                 file.write(MARKER)
             yield
         finally:

@@ -24,6 +24,7 @@ from alphazero.network.inference import int8 as int8_forward
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.inference.forward import fold_tensors
 from alphazero.network.inference.int8 import (
+    LEVELS,
     ActivationRange,
     Int8Forward,
     rectified_modules,
@@ -214,7 +215,9 @@ def test_int8_stays_near_fp32(game, head, se_ratio):
     found = NetworkEvaluator(network, CPU, "int8", 64)(packed, legal_index, legal_offset)
     assert np.abs(found.wdl - exact.wdl).mean() < 0.02
     error = found.legal_logits - exact.legal_logits
-    assert error.std() < 0.05 * exact.legal_logits.std()
+    # Without VNNI weights have a bit less.
+    limit = 0.05 if weight_levels() == LEVELS else 0.1
+    assert error.std() < limit * exact.legal_logits.std()
     assert np.abs(error).max() > 0  # it is another precision
 
 

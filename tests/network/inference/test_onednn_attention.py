@@ -78,6 +78,8 @@ def test_the_fused_pass_is_as_near_to_the_exact_result_as_the_modules(name, prec
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_new_weights_are_those_of_a_new_evaluator(name):
+    if reason := why_not_onednn(torch.bfloat16):
+        pytest.skip(reason)
     old, new = network_like(SHAPES[name], 4), network_like(SHAPES[name], 5)
     arrays = positions(new.config.game, BATCH)
     evaluator = NetworkEvaluator(old, CPU, "bf16", BATCH)

@@ -35,6 +35,7 @@ from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.engine import Engine
 from alphazero.training.engine.probe import random_batch
 from alphazero.training.loop.job import Job, Position, RankServices, SourceState
+from alphazero.training.loop.part_clock import PartClock
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.loop.trainer import Trainer
 from alphazero.training.ranks.batch import plan_batches
@@ -209,6 +210,7 @@ def count_step(config: Config, num_micro_batches: int, runtime: Runtime) -> tupl
             stop=StopRequest(),
             host_memory=HostMemory(host=runtime.host),
             writer=None,
+            clock=PartClock.on(runtime.device),
         )
         recipe = Recipe(config.training, config.optimizer, config.loss)
         engine = Engine(AlphaZeroNet(config.network, spec), recipe, plan, runtime)
