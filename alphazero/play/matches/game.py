@@ -10,14 +10,16 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-
-import chess
+from typing import TYPE_CHECKING
 
 import alphazero._core as _core
 from alphazero.games.registry import CHESS
 from alphazero.games.tablebases import Tablebases
 from alphazero.play.matches.limits import Clock, Limit
 from alphazero.play.matches.openings import Opening
+
+if TYPE_CHECKING:
+    import chess
 
 
 @dataclass(frozen=True)
@@ -205,6 +207,8 @@ class LiveGame:
 
     def board(self) -> chess.Board:
         """python-chess's board with all moves; the game must be chess."""
+        import chess  # self-play and its gate do without
+
         opening = self.pairing.opening
         if self._board is None:
             self._board = chess.Board(opening.start or chess.STARTING_FEN)

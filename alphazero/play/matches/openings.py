@@ -7,14 +7,15 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import chess
+from typing import TYPE_CHECKING
 
 from alphazero.base.errors import DataError, GameInputError
 from alphazero.base.text import quoted, reason, shortened
 from alphazero.games.core_types import Line
 from alphazero.games.registry import make_line
-from alphazero.play.pgn.reading import games_of_text
+
+if TYPE_CHECKING:
+    import chess
 
 ATTEMPTS_PER_OPENING = 20  # before openings repeat
 
@@ -90,6 +91,8 @@ def read_book(path: Path, plies: int | None = None) -> list[Opening]:
 
 
 def _of_epd(path: Path, text: str) -> Iterator[Opening]:
+    import chess
+
     for number, line in enumerate(text.splitlines(), start=1):
         line = line.strip()
         if not line or line.startswith("#"):
@@ -107,6 +110,8 @@ def _of_epd(path: Path, text: str) -> Iterator[Opening]:
 
 
 def _of_pgn(path: Path, text: str, plies: int | None) -> Iterator[Opening]:
+    from alphazero.play.pgn.reading import games_of_text
+
     for found in games_of_text(text):
         place = f"{path}:{found.line}"
         if found.fault:
@@ -128,7 +133,7 @@ def _checked(board: chess.Board, place: str, eco: object, name: object) -> Openi
     fen = start.fen()
     moves = tuple(move.uci() for move in board.move_stack)
     words = (shortened(word) if isinstance(word, str) and word != "?" else "" for word in (eco, name))
-    opening = Opening(None if fen == chess.STARTING_FEN else fen, moves, *words)
+    opening = Opening(None if fen == type(board).starting_fen else fen, moves, *words)
     try:
         opening.line("chess")
     except GameInputError as error:

@@ -193,7 +193,8 @@ def test_a_signal_before_the_ranks_can_hear_it_ends_the_job_too(launch):
     job.process.send_signal(signal.SIGTERM)
     status, said = job.end()
     assert status == 143
-    assert said.splitlines()[1:] == [
+    # A rank may be seen while it dies with its launcher.
+    assert said.splitlines()[-2:] == [
         "alphazero: stopped before the ranks had begun",
         "alphazero: no checkpoint was saved",
     ]
