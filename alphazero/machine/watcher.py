@@ -102,7 +102,7 @@ class HealthWatcher:
         take_usage(self._named(map(nvml.usage, visible)))
 
     def _named(self, gpus: Iterable[GpuReading]) -> list[GpuReading]:
-        """Those that this process may use; one that is lost with the UUID and name it had."""
+        """Those that this process may use; a lost GPU keeps the UUID and name it had."""
         named = []
         for gpu in gpus:
             known = self._known.get(gpu.index)

@@ -368,7 +368,7 @@ class AnalysisServer:
 
 
 def _whole_lines(lines: IO[bytes]) -> Iterator[bytes]:
-    """Lines; of one that is too long the beginning."""
+    """Lines; a line that is too long is cut."""
     while raw := lines.readline(LONGEST_LINE + 1):
         rest = raw
         while len(rest) > LONGEST_LINE and not rest.endswith(b"\n"):

@@ -55,11 +55,11 @@ class _Progress:
         if (beat.pid, beat.changes) == (self.beat.pid, self.beat.changes):  # nothing has moved
             return
         if beat.phase is Phase.PLAN:
-            # Steps of another plan took other times, and this one's first is no measure.
+            # Steps of another plan took other times, and the first of this plan is not representative.
             self.step_times_s.clear()
             self.stepped_at = None
         if beat.step > self.beat.step:
-            # Time between checkpoints or validations is no measure of a step.
+            # The time between checkpoints or validations does not measure a step.
             if self.stepped_at is not None and beat.phase is self.beat.phase is Phase.STEP:
                 self.step_times_s.append((now - self.stepped_at) / (beat.step - self.beat.step))
             self.stepped_at = now
@@ -187,7 +187,7 @@ class Hang:
 
     @property
     def fate(self) -> str:
-        """As printed."""
+        """The end of a line of the log: what the rank was doing and for how long nothing moved."""
         state = self.state
         if state.phase is Phase.END and not state.pid:
             return f"has ended, but its launcher still waits for other hosts after {state.age_s:.0f} s"

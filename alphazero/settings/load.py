@@ -211,7 +211,7 @@ def read_section(source: str, name: str, section: type) -> tuple[object, dict[st
 
 
 def _values_in(file: TomlFile, name: str, section: type) -> dict[str, Any]:
-    """The values of a section that a file has; ConfigError for a key that is no setting of a TOML file."""
+    """The values of a section that a file has; ConfigError for a key that is not a setting of a TOML file."""
     entries = table_of(file, name, file.table[name])
     known = {entry.name for entry in flag_fields(section)}
     for key in entries:

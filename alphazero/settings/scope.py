@@ -200,6 +200,6 @@ def _follows_another(key: str, config: Config) -> bool:
 
 
 def _is_open(key: str, config: Config) -> bool:
-    """True for lanes and budget in place of `auto`: the checkpoint's are no change to list."""
+    """True for lanes and budget in place of `auto`, which are not listed as changes."""
     is_of_rounds = key in ("lanes", "simulations_per_round")
     return is_of_rounds and (getattr(config.self_play, key) == 0 or key in config.set_by_game)

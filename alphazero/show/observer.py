@@ -35,7 +35,7 @@ from alphazero.show.alarms import (
 
 TRAINING, SELF_PLAY = "training", "self-play"
 UNITS = {TRAINING: "positions/s", SELF_PLAY: "evaluations/s"}
-# Intervals are judged together until they last this long: a busy moment is no trouble.
+# Intervals are judged together until they last this long, so that a busy moment raises no alarm.
 SHORTEST_INTERVAL_S = 10.0
 MOST_READINGS = 3600  # kept of a GPU until they are taken: an hour at one per second
 GIB = 1 << 30

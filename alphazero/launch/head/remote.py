@@ -127,7 +127,7 @@ def run_everywhere(
     """Run a program on all hosts at once, each with its input; answers in the hosts' order."""
 
     def ask(remote: Remote, text: str) -> Answer:
-        # Files in memory, not pipes: nobody has to read while the other side writes.
+        # Files in memory, not pipes: no thread has to read while the other side writes.
         with in_memory(text) as stdin, in_memory() as output, in_memory() as errors:
             process = start_there(remote, arguments, stdin, output, errors)
             deadline = time.monotonic() + timeout_s

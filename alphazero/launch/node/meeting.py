@@ -156,7 +156,7 @@ class _Connection:
 
 
 class _Meeting:
-    """What both sides know, and the lines of one that waits."""
+    """What both sides know, and the lines of a side that waits."""
 
     def __init__(self, own: Participant, point: MeetingPoint, limit_s: float, say: Say) -> None:
         self._own = own

@@ -54,7 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
     files = parser.add_argument("--config-file", type=Path, nargs="+", default=[], metavar="FILE")
     files.help = "configuration files that must be the same on all hosts"
     hosts = parser.add_argument("--hosts", nargs="+", default=[], metavar="HOST")
-    hosts.help = "the host of each rank, so that one that never comes has a name"
+    hosts.help = "the host of each rank, so that a missing rank can be named"
     return parser
 
 
