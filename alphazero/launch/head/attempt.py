@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from alphazero.base.log import FIRST_SILENCE_S, FORMAT_VARIABLE, JSON, Say, Work, in_json, stamped
-from alphazero.base.text import exit_text, last_line
+from alphazero.base.text import counted, exit_text, last_line
 from alphazero.launch.agent import protocol
 from alphazero.launch.agent.processes import SignalInbox
 from alphazero.launch.agent.protocol import Beat, Ended, Message, Output
@@ -197,7 +197,8 @@ class Attempt:
         if ended.stopped:
             self._outcome.stopped = signal.Signals(ended.stopped)
         if ended.num_left:
-            self.say(f"{link.remote.name}: ended {ended.num_left} processes that outlived their launcher")
+            left = counted(ended.num_left, "process", "processes")
+            self.say(f"{link.remote.name}: ended {left} that outlived the launcher")
         now = time.monotonic()
         if ended.status == 0:
             self._all_well_since = self._all_well_since or now
