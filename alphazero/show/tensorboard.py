@@ -6,14 +6,11 @@ The event files are in the run's directory, because TensorBoard names a run by t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import Field, MetricWriter
 from alphazero.show.curves import GROUPS, SELF_PLAY, TRAIN, VALIDATION, points_of
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
 
 Setting = str | bool | int | float
 
@@ -47,8 +44,9 @@ class TensorBoardViewer(MetricWriter):
         kept = first_step + 1 if first_step else 0
         self._shown_before = kept - 1
         self._last_steps: dict[str, int] = {}  # by curve, of the newest point
-        self._writer: SummaryWriter = SummaryWriter(str(run.path), purge_step=kept, flush_secs=FLUSH_S)
-        self._file: Any = self._writer.file_writer
+        writer: Any = SummaryWriter
+        self._writer = writer(str(run.path), purge_step=kept, flush_secs=FLUSH_S)
+        self._file = self._writer.file_writer
         # The row of this run among the hyper-parameters; its figures are the last points of curves.
         figures = {f"{NUMBERED[group]}/{name}": 0.0 for group, name in FINAL_FIGURES}
         *beginning, self._end = hparams(dict(settings), figures)  # type: ignore[no-untyped-call]
