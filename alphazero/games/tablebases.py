@@ -173,7 +173,9 @@ class Tablebases:
 
     def _probe(self, function: Callable[[chess.Board], int], board: chess.Board) -> int | None:
         """None: a table of the material, or of what a capture leaves, is not there."""
-        from alphazero.games.table_files import DamagedTableError, MissingTableError
+        from chess.syzygy import MissingTableError
+
+        from alphazero.games.table_files import DamagedTableError
 
         try:
             return function(board)
