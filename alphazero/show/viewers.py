@@ -31,7 +31,7 @@ def open_writers(
     """The writers of rank 0. first_step: of the checkpoint that the run resumes from, else 0."""
     finish = start_wandb(run, config.run, to_table(config), say) if config.run.wandb else None
     earlier = complete_lines(run.metrics) if first_step else []
-    writers: list[MetricWriter] = [JsonLinesWriter(run)]
+    writers: list[MetricWriter] = [JsonLinesWriter(run, first_step)]
     if config.run.tensorboard:
         curves = Curves()
         curves.restore(earlier, first_step)

@@ -35,7 +35,7 @@ def command(weights: Path) -> list[str]:
 
 
 def test_python_chess_plays_two_games_with_it(command: list[str]) -> None:
-    with chess.engine.SimpleEngine.popen_uci(command, cwd=REPOSITORY, timeout=60) as engine:
+    with chess.engine.SimpleEngine.popen_uci(command, timeout=60) as engine:
         assert engine.id["name"].startswith("alphazero ")
         engine.configure({"Hash": 16, "Threads": 1, "Move Overhead": 5})
         for limit in (chess.engine.Limit(nodes=20), chess.engine.Limit(white_clock=1, black_clock=1)):
@@ -53,9 +53,7 @@ def test_python_chess_plays_two_games_with_it(command: list[str]) -> None:
 
 def test_it_answers_before_the_network_is_read_and_ends_with_its_input(command: list[str]) -> None:
     began = time.monotonic()
-    process = subprocess.Popen(
-        command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write("uci\n")
     process.stdin.flush()
@@ -74,9 +72,7 @@ def test_it_answers_before_the_network_is_read_and_ends_with_its_input(command: 
 
 def test_every_go_is_answered(command: list[str]) -> None:
     """Where memory is short, counters of a FEN are at their end and a game is longer than any is."""
-    process = subprocess.Popen(
-        command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None and process.stdout is not None
     watchdog = threading.Timer(120, process.kill)
     watchdog.start()
@@ -126,7 +122,7 @@ def test_a_network_that_is_not_there_ends_the_process(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "alphazero", "uci", "--weights", str(tmp_path / "none.pt")]
     read, write = os.pipe()  # an input that stays open
     try:
-        done = subprocess.run(command, stdin=read, capture_output=True, text=True, timeout=60, cwd=REPOSITORY)
+        done = subprocess.run(command, stdin=read, capture_output=True, text=True, timeout=60)
     finally:
         os.close(read)
         os.close(write)

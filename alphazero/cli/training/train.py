@@ -11,12 +11,15 @@ import re
 import socket
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
-from alphazero.base.errors import AlphaZeroError, ConfigError, DataError, LaunchError
+from alphazero.base.errors import AlphaZeroError, CheckpointError, ConfigError, DataError, LaunchError
 from alphazero.base.files import given_path, refuse_positions
 from alphazero.base.log import JSON, TEXT, program_line, write_json_lines
 from alphazero.base.section import add_flags
+from alphazero.base.text import quoted
 from alphazero.cli.command_table import build_parser, run_command
 from alphazero.cli.flags import add_config_flag, add_device_flag, add_number
 from alphazero.games.outside.names import is_outside
@@ -40,6 +43,7 @@ from alphazero.settings.outside.chosen import OUTSIDE_PRESET, line_of, with_chos
 from alphazero.settings.scope import changed_settings, kept_settings, require_same_run
 from alphazero.show.console import Console
 from alphazero.show.weights_and_biases import require_wandb
+from alphazero.training.ranks.batch import BatchSizes
 
 MOST_RANKS = 2**20
 WORLD_SIZE_FLAGS = ("--world-size", "--gpus", "--num-gpus")
@@ -170,22 +174,44 @@ def chosen_lines(config: Config) -> tuple[str, ...]:
     return tuple(filter(None, [line_of(config, measure(config.network.game))]))
 
 
-def check_resumed(config: Config, resume: str, *, fresh_start: bool) -> bool:
-    """Whether there is a checkpoint to continue from. Raises CheckpointError where it is of another run.
+@dataclass(frozen=True)
+class Resumed:
+    """What a launcher reads of the checkpoint of step `step` that a start continues in `run`."""
 
-    This needs no torch. The batch is left to those who know the number of ranks, and what is damaged to those
-    who read it all.
+    run: Path
+    step: int
+    config: dict[str, Any]
+    sizes: BatchSizes
+
+    def kept(self, config: Config) -> Config:
+        """The settings to continue with (see kept_settings)."""
+        return kept_settings(self.config, self.sizes.micro_batch_size, config).config
+
+
+def read_resumed(config: Config, resume: str, *, fresh_start: bool) -> Resumed | None:
+    """The checkpoint to continue from; None where there is none. Needs no torch.
+
+    What is damaged is left to those who read it all.
     """
     run = run_directory(config)
     if fresh_start or not (path := find_resumed(run.checkpoints, resume, lambda _: None, hash_files=False)):
-        return False
+        return None
     state = read_json(path / STATE)
-    saved, step, in_use = state.get("config"), state.get("step"), state.get("micro_batch_size")
-    if isinstance(saved, dict) and isinstance(step, int) and isinstance(in_use, int):
-        changes = changed_settings(saved, kept_settings(saved, in_use, config).config)
-        others = [change for change in changes if change.name != "batch_size"]
-        require_same_run(run.path, step, others)
-    return True
+    saved, numbers = (
+        state.get("config"),
+        [state.get(name) for name in ("step", "batch_size", "micro_batch_size")],
+    )
+    if not isinstance(saved, dict) or not all(type(number) is int for number in numbers):
+        raise CheckpointError(f"{path / STATE}: {quoted(numbers)}: expected the state of a run")
+    step, *sizes = cast(list[int], numbers)
+    return Resumed(run.path, step, saved, BatchSizes(*sizes))
+
+
+def check_resumed(config: Config, resumed: Resumed) -> None:
+    """Raise CheckpointError where it is of another run; the batch is left to those who count the ranks."""
+    changes = changed_settings(resumed.config, resumed.kept(config))
+    others = [change for change in changes if change.name != "batch_size"]
+    require_same_run(resumed.run, resumed.step, others)
 
 
 def run_directory(config: Config, *, fresh_start: bool = False, reserve: bool = False) -> RunDirectory:
@@ -233,9 +259,11 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
     on_cpu = args.device == "cpu" or not device_files_present()
     try:
         config, settings = read_settings(args, CPU_PRESET if on_cpu else GPU_PRESET)
-        continues = False
+        resumed = None
         if os.environ["RANK"] == "0" or task is not None:  # other hosts may have other files of that name
-            continues = check_resumed(config, args.resume, fresh_start=args.fresh_start)
+            resumed = read_resumed(config, args.resume, fresh_start=args.fresh_start)
+        if resumed:
+            check_resumed(config, resumed)
     except AlphaZeroError as error:
         error.found_by_all_ranks = True
         raise
@@ -267,7 +295,7 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         is_launched=COMMAND_VARIABLE in os.environ,
         notices=(
             *(NO_GPU_NOTICES if on_cpu and not args.config and config.preset == CPU_PRESET else ()),
-            *(() if continues else chosen_lines(config)),
+            *(() if resumed else chosen_lines(config)),
         ),
     )
     return train(config, settings, runtime, request)
