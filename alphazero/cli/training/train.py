@@ -155,10 +155,10 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
     config = load_config(args.config or default_preset, flags, settings, is_named=bool(args.config))
     given = [(path, "--data") for path in config.data.data]
     for path, flag in (*given, *((path, "--validation-data") for path in config.data.validation_data)):
-        if not given_path(path, flag).exists():
-            raise DataError(
-                f"{path}: no such file or directory; expected a game store, PGN file or directory"
-            )
+        given = given_path(path, flag)
+        if not given.is_file() and not given.is_dir():
+            fault = "is no regular file" if given.exists() else "no such file or directory"
+            raise DataError(f"{path}: {fault}; expected a game store, PGN file or directory")
         refuse_positions(Path(path))
     # A preset that the user named stands. A launcher without the core leaves the choice to the ranks.
     is_open = is_outside(config.network.game) and (not args.config or config.set_by_file)
