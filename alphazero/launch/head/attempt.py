@@ -58,15 +58,15 @@ class StartOutcome:
 class Attempt:
     """Starts the agents of a plan and watches over them.
 
-    take_output: gets what the job prints, in the place of the terminal. shows_start: print now and then how
-    long the ranks have been starting, until the first of them prints something; then, where rank 0 is on
-    another host, how far they are.
+    take_output: gets what the job prints, and on which host, in the place of the terminal. shows_start: print
+    now and then how long the ranks have been starting, until the first of them prints something; then, where
+    rank 0 is on another host, how far they are.
     """
 
     plan: LaunchPlan
     inbox: SignalInbox
     say: Say
-    take_output: Callable[[Output], None] | None = None
+    take_output: Callable[[str, Output], None] | None = None
     shows_start: bool = False
 
     def __post_init__(self) -> None:
@@ -156,7 +156,7 @@ class Attempt:
             if self._has_rank_0 and (message.rank is not None or not self.plan.is_by_hand):
                 self._starting = None
             if self.take_output is not None:
-                self.take_output(message)
+                self.take_output(link.remote.name, message)
             else:
                 self._show(link, message)
         elif isinstance(message, Beat):
@@ -228,7 +228,7 @@ class Attempt:
             if descriptor in self._selector.get_map():
                 link.read(descriptor, lambda message: None)
         if link.remote.target and status == 255:
-            fate = f"is lost: {explain_ssh(link.errors)}"
+            fate = f"is lost: {explain_ssh(link.errors, has_answered=link.has_answered)}"
         elif status < 0:
             fate = f"is lost: its node agent {exit_text(status)}"
         elif last := last_line(link.errors):

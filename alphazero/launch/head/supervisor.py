@@ -220,7 +220,15 @@ class Supervisor:
         plan = replace(ready, launcher="torchrun", limits=limits, run_directory=directory)
         plan = self._with_commands(plan, preflight_verdict.program(plan, self._job.compared))
         outputs: list[Output] = []
-        outcome = self._attempt(plan, outputs.append)
+
+        def take(host: str, output: Output) -> None:
+            if output.rank is None and not outputs:  # nodes that wait for each other say why
+                for line in preflight_verdict.own_lines(output):
+                    self._say(f"preflight: {host}: {line}")
+            elif output.rank is not None:
+                outputs.append(output)
+
+        outcome = self._attempt(plan, take)
         if self._takes_another_port(outcome, is_restart):
             return None
         return preflight_verdict.judge(preflight_verdict.find_report(outputs), outcome, plan)
@@ -329,7 +337,7 @@ class Supervisor:
         self.has_saved = self.has_saved or outcome.saved
         return outcome
 
-    def _attempt(self, plan: LaunchPlan, take: Callable[[Output], None] | None = None) -> StartOutcome:
+    def _attempt(self, plan: LaunchPlan, take: Callable[[str, Output], None] | None = None) -> StartOutcome:
         """Start the agents and see their part to its end."""
         shows_start = take is None and not self._job.quiet
         outcome = Attempt(plan, self._inbox, self._say, take, shows_start).run()
