@@ -69,12 +69,8 @@ def uses_of(weights: str, measured_by: str, rules: Sequence[str] = ()) -> list[t
         ("look at a position", f"alphazero analyse {words}"),
     ]
     if measured_by:
-        uses.append(
-            (
-                "measure it",
-                f"alphazero {measured_by.format(network=words, examples=shlex.quote(_short(EXAMPLES)))}",
-            )
-        )
+        measure = measured_by.format(network=words, examples=shlex.quote(_short(EXAMPLES)))
+        uses.append(("measure it", f"alphazero {measure}"))
     return uses
 
 

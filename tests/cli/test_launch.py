@@ -101,7 +101,9 @@ def test_a_mistake_is_one_line_and_exit_code_2_before_anything_starts(
     assert said.count("\n") == 1
 
 
-def test_a_port_in_use_is_an_error_that_suggests_another(no_gpu, capsys: pytest.CaptureFixture[str]):
+def test_a_port_in_use_is_an_error_that_suggests_another(
+    no_gpu, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
@@ -110,7 +112,10 @@ def test_a_port_in_use_is_an_error_that_suggests_another(no_gpu, capsys: pytest.
         assert f"--master-port {port}: is in use here" in capsys.readouterr().err
         # Nothing would start, so nothing fails.
         assert main(["launch", "--master-port", str(port), "--dry-run"]) == 0
-    said = capsys.readouterr()
+        said = capsys.readouterr()
+        monkeypatch.setattr("alphazero.launch.plan.resolve.DEFAULT_PORT", port)
+        assert main(["launch", "--dry-run"]) == 0
+        assert f"port {port} is in use here now: a start would take another one" in capsys.readouterr().err
     assert f"alphazero: port {port} is in use here now: a start would refuse it" in said.err
     assert f"--master_port={port}" in said.out
 

@@ -213,7 +213,9 @@ def run(args: argparse.Namespace) -> int:
         for line in (*plan.notices, *notices, *settled, *(() if continued else train.chosen_lines(config))):
             say(line)
         if not plan.is_head and plan.node_rank == 0 and not machines.port_is_free(plan.master_port):
-            say(f"port {plan.master_port} is in use here now: a start would refuse it, or take another one")
+            is_fixed = plan.port_is_chosen or (plan.num_nodes > 1 and not plan.chose_address)
+            fate = "refuse it" if is_fixed else "take another one"
+            say(f"port {plan.master_port} is in use here now: a start would {fate}")
         for line in dry_run_lines(plan, PROGRAM, arguments):
             print(line)
         return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 import time
 import uuid
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from alphazero.base.errors import LaunchError, PortInUseError
 from alphazero.base.log import Say
-from alphazero.base.text import counted
+from alphazero.base.text import counted, signal_name
 from alphazero.launch.agent.processes import SignalInbox
 from alphazero.launch.agent.protocol import Output
 from alphazero.launch.head import preflight_verdict
@@ -81,7 +80,7 @@ class Supervisor:
         self._job = job
         self._say = say
         self._inbox = SignalInbox()
-        self._asked: list[signal.Signals] = []  # what agents got, of a batch system
+        self._asked: list[int] = []  # what agents got, of a batch system
         self._run: ChosenRun | None = None
         self._idle_starts = 0  # in a row that finished no step
         self._checked: frozenset[str] = frozenset()  # the hosts that have passed the preflight
@@ -97,7 +96,7 @@ class Supervisor:
             while True:
                 ready = self._prepare_checked(is_restart=num_restarts > 0)
                 if self._signals:
-                    return 128 + int(self._signals[0])
+                    return 128 + self._signals[0]
                 if isinstance(ready, int):
                     status = ready
                     self._vain += 1
@@ -117,27 +116,27 @@ class Supervisor:
                     return status
                 num_restarts += 1
                 if not self._wait(num_restarts):
-                    return 128 + int(self._signals[0])
+                    return 128 + self._signals[0]
 
     @property
-    def _signals(self) -> list[signal.Signals]:
+    def _signals(self) -> list[int]:
         """The requests to stop, those to this process first."""
-        return self._inbox.received + self._asked
+        return [*self._inbox.received, *self._asked]
 
     def _last_word(self, outcome: StartOutcome) -> int:
         if not self._signals:
             if not outcome.stopped:
                 return 0
             self._say("the job was stopped by a signal to another node or to one of its ranks")
-            return 128 + int(outcome.stopped)
+            return 128 + outcome.stopped
         if not self._inbox.received:
-            self._say(f"the job was ended by {self._asked[0].name} to its processes")
+            self._say(f"the job was ended by {signal_name(self._asked[0])} to its processes")
         if outcome.failure is not None:
             bad_end = f"the job did not end well: {outcome.failure.line}"
             self._say(bad_end if outcome.begun else "stopped before the ranks had begun")
             is_left = outcome.newest_checkpoint >= 0
             self._say("the newest complete checkpoint remains" if is_left else "no checkpoint was saved")
-        return 128 + int(self._signals[0])
+        return 128 + self._signals[0]
 
     def _takes_another_port(self, outcome: StartOutcome, is_restart: bool) -> bool:
         """True where the port was taken between our look at it and the start, and another one will do."""
