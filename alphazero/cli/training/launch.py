@@ -65,7 +65,6 @@ AUTO_PRECISION = {
 }
 # Of a preset, where the user names no file of settings; each is read once.
 ReadSettings = Callable[[str], tuple[Config, DeepSpeedSettings]]
-UNREAD_VARIABLES = ("NCCL_TIMEOUT", "DEEPSPEED_TIMEOUT")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -206,7 +205,7 @@ def run(args: argparse.Namespace) -> int:
         raise LaunchError(f"--interface {plan.interface}: is not here; expected one of {', '.join(names)}")
     if plan.node_rank == 0:
         require_wandb(config.run)
-    notices = [*_unread_variables(), *_commands_of_others(request, args.passed_on, plan)]
+    notices = [*train.unread_variables(os.environ), *_commands_of_others(request, args.passed_on, plan)]
     if args.dry_run:
         if plan.device == "auto" and config.preset == train.GPU_PRESET and not trainer.config:
             notices.append(f"preset {train.GPU_PRESET}, or {train.CPU_PRESET} where the hosts have no GPU")
@@ -222,16 +221,6 @@ def run(args: argparse.Namespace) -> int:
     for line in notices:
         say_of_job(line)
     return _start(args, plan, arguments, trainer, config, read)
-
-
-def _unread_variables() -> list[str]:
-    """A line about each variable of the environment that has no effect on a job of this program."""
-    return [
-        f"{name}={os.environ[name]}: has no effect; --hang-timeout and --start-timeout set how long ranks "
-        "may stand still"
-        for name in UNREAD_VARIABLES
-        if name in os.environ
-    ]
 
 
 def _commands_of_others(request: LaunchRequest, passed_on: list[str], plan: LaunchPlan) -> list[str]:

@@ -36,6 +36,7 @@ from alphazero.run.checkpoint_files import STATE, read_json
 from alphazero.run.directory import RESTART_VARIABLE, RunDirectory, choose_run_directory
 from alphazero.run.find import check_spelling, find_resumed
 from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
+from alphazero.settings.accelerate import CONFIG_FILE, accelerate_settings
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, read_deepspeed_settings
 from alphazero.settings.flags import Parser, whole
 from alphazero.settings.load import SECTIONS, Config, load_config, shipped_deepspeed_config
@@ -46,6 +47,7 @@ from alphazero.show.weights_and_biases import require_wandb
 from alphazero.training.ranks.batch import BatchSizes
 
 MOST_RANKS = 2**20
+UNREAD_VARIABLES = ("NCCL_TIMEOUT", "DEEPSPEED_TIMEOUT")
 WORLD_SIZE_FLAGS = ("--world-size", "--gpus", "--num-gpus")
 MEETING_LIMIT_S = 1800.0  # as --start-timeout of the launcher
 GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"
@@ -146,6 +148,7 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
         if flags.get("precision", "auto") != "auto":
             raise ConfigError(f"--mixed-precision is --precision auto: contradicts {flags['precision']}")
         flags["precision"] = "auto"
+    flags |= accelerate_settings(os.environ, flags)
     if args.resume and args.fresh_start:
         raise ConfigError("--resume contradicts --fresh-start")
     check_spelling(args.resume)
@@ -155,9 +158,9 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
     config = load_config(args.config or default_preset, flags, settings, is_named=bool(args.config))
     given = [(path, "--data") for path in config.data.data]
     for path, flag in (*given, *((path, "--validation-data") for path in config.data.validation_data)):
-        given = given_path(path, flag)
-        if not given.is_file() and not given.is_dir():
-            fault = "is no regular file" if given.exists() else "no such file or directory"
+        place = given_path(path, flag)
+        if not place.is_file() and not place.is_dir():
+            fault = "is no regular file" if place.exists() else "no such file or directory"
             raise DataError(f"{path}: {fault}; expected a game store, PGN file or directory")
         refuse_positions(Path(path))
     # A preset that the user named stands. A launcher without the core leaves the choice to the ranks.
@@ -214,6 +217,16 @@ def check_resumed(config: Config, resumed: Resumed) -> None:
     require_same_run(resumed.run, resumed.step, others)
 
 
+def unread_variables(environment: Mapping[str, str]) -> list[str]:
+    """A line about each variable of the environment that has no effect on a job of this program."""
+    return [
+        f"{name}={environment[name]}: has no effect; --hang-timeout and --start-timeout of the launcher set "
+        "how long ranks may stand still"
+        for name in UNREAD_VARIABLES
+        if name in environment
+    ]
+
+
 def run_directory(config: Config, *, fresh_start: bool = False, reserve: bool = False) -> RunDirectory:
     """Where a run of these settings lives (see choose_run_directory)."""
     name = config.run.run_name or config.preset or "run"
@@ -221,13 +234,13 @@ def run_directory(config: Config, *, fresh_start: bool = False, reserve: bool = 
 
 
 def deepspeed_config_file(args: argparse.Namespace) -> str:
-    """The file that the command line names, by either of two flags; "" where it names none."""
+    """The file that the command line names, by either of two flags, or accelerate; "" where none is named."""
     if args.deepspeed and args.deepspeed_config and args.deepspeed != args.deepspeed_config:
         raise ConfigError(
             f"--deepspeed {args.deepspeed}: contradicts --deepspeed-config {args.deepspeed_config}; "
             "expected one of them"
         )
-    return str(args.deepspeed_config or args.deepspeed)
+    return str(args.deepspeed_config or args.deepspeed or os.environ.get(CONFIG_FILE, ""))
 
 
 def _launch_here(world_size: int) -> int:
@@ -256,8 +269,9 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         os.environ.update(lone_process_environment())
     else:
         os.environ.update(_given_by_environment(args, os.environ))
-    on_cpu = args.device == "cpu" or not device_files_present()
     try:
+        args.device = accelerate_settings(os.environ, vars(args)).get("device", args.device)
+        on_cpu = args.device == "cpu" or not device_files_present()
         config, settings = read_settings(args, CPU_PRESET if on_cpu else GPU_PRESET)
         resumed = None
         if os.environ["RANK"] == "0" or task is not None:  # other hosts may have other files of that name
@@ -294,6 +308,7 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         command=_command(task),
         is_launched=COMMAND_VARIABLE in os.environ,
         notices=(
+            *([] if COMMAND_VARIABLE in os.environ else unread_variables(os.environ)),
             *(NO_GPU_NOTICES if on_cpu and not args.config and config.preset == CPU_PRESET else ()),
             *(() if resumed else chosen_lines(config)),
         ),

@@ -36,7 +36,19 @@ LONGEST_DELAY_S = 60.0
 MOST_PORT_CHANGES = 5  # ports are taken as fast as they are chosen: better to report it
 MISTAKE = 2  # the exit status of an AlphaZeroError: starting again does not mend it
 # What ranks on other hosts get of the head's environment; all else there is that host's own.
-PASSED_ON = ("NCCL_", "GLOO_", "TORCH_", "OMP_", "MKL_", "DS_", "WANDB_", "PYTORCH_", "CUBLAS_", "ALPHAZERO_")
+PASSED_ON = (
+    "NCCL_",
+    "GLOO_",
+    "TORCH_",
+    "OMP_",
+    "MKL_",
+    "DS_",
+    "WANDB_",
+    "PYTORCH_",
+    "CUBLAS_",
+    "ALPHAZERO_",
+    "ACCELERATE_",
+)
 
 
 @dataclass(frozen=True)
