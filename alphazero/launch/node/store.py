@@ -16,8 +16,7 @@ from alphazero.base.errors import LaunchError, PortInUseError
 from alphazero.machine.machine import ANY_PORT, find_free_port, is_everywhere, listen_on
 
 if TYPE_CHECKING:
-    from torch._C._distributed_c10d import TCPStore
-    from torch.distributed import Store
+    from torch._C._distributed_c10d import Store, TCPStore
 
 STORE_TIMEOUT = timedelta(seconds=60)
 RESTARTS_VARIABLE = "TORCHELASTIC_RESTART_COUNT"
@@ -43,7 +42,7 @@ def open_store(environment: Mapping[str, str], rank: int, timeout_s: float) -> S
         ) from error
     if not _is_started_again(environment):
         return store
-    from torch.distributed import PrefixStore
+    from torch._C._distributed_c10d import PrefixStore
 
     return PrefixStore(f"start {environment[RESTARTS_VARIABLE]}", store)
 
@@ -52,13 +51,14 @@ def init_method(environment: Mapping[str, str]) -> str | None:
     """How the process group finds its store: torch's own way, but in ranks that torchrun started again."""
     if not _is_started_again(environment):
         return None
-    from torch.distributed import register_rendezvous_handler
+    import torch.distributed
 
     def rendezvous(url: str, timeout: timedelta, **options: object) -> Iterator[tuple[Store, int, int]]:
         rank, world_size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
         yield open_store(environment, rank, timeout.total_seconds()), rank, world_size
 
-    register_rendezvous_handler(STARTED_AGAIN, rendezvous)
+    distributed: Any = torch.distributed  # this function has no types
+    distributed.register_rendezvous_handler(STARTED_AGAIN, rendezvous)
     return f"{STARTED_AGAIN}://"
 
 
