@@ -9,7 +9,7 @@ from alphazero.base.errors import GameInputError
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import Style, draw
 from alphazero.games.notation import RESULTS, from_python_chess, move_text, read_move, svg
-from alphazero.games.registry import make_line, read_game
+from alphazero.games.registry import START, make_line, read_game
 
 if TYPE_CHECKING:
     import chess
@@ -43,7 +43,7 @@ class Board:
                 raise GameInputError(f"a board of chess: expected a position of {game}")
         self._line = make_line(read_game("game", game), start)
         self._moves: list[int] = []
-        self._start = start
+        self._start = None if start == START else start
         self._follow(before)
         for move in moves:
             self.push(move)
