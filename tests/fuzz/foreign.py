@@ -53,11 +53,12 @@ def ask_tables(path: Path) -> None:
         board.turn = random.random() < 0.5
         if not board.is_valid() or board.is_game_over():
             continue
-        assert given.result(board.fen()) == sound.result(board.fen()), board.fen()
+        assert given.result(board.fen()) in (None, sound.result(board.fen())), board.fen()
         line = make_line("chess", board.fen())
         best, right = given.best_moves(line), sound.best_moves(line)
-        if best is not None and right is not None:  # one table knows no captures
-            assert set(best.moves) <= set(line.legal()) and best.result == right.result, board.fen()
+        if best is not None and right is not None:  # one table may not know what follows a promotion
+            assert set(best.moves) <= set(line.legal()), board.fen()
+            assert best.result in (None, right.result), board.fen()
 
 
 NAMES = (
@@ -70,8 +71,27 @@ NAMES = (
     "openspiel:othello",
     "openspiel:go(board_size=5,komi=0.5)",
 )
-NUMBERS = tuple(
-    "0 1 -1 2 3 19 20 64 181 255 256 257 1000 9999 10000 10001 65536 2147483648 1e9 0.5 nan True".split()
+NUMBERS = (
+    -1,
+    0,
+    1,
+    2,
+    3,
+    19,
+    20,
+    64,
+    181,
+    255,
+    256,
+    257,
+    1000,
+    9999,
+    10000,
+    10001,
+    65536,
+    1 << 31,
+    0.5,
+    True,
 )
 
 
@@ -85,7 +105,9 @@ def in_name(content: bytes, random: Random) -> bytes:
     """Numbers of all sizes among the parameters, or any damage."""
     if random.randrange(4) == 0:
         return damaged(content, random)
-    return re.sub(rb"\d+", lambda found: random.choice((found[0], random.choice(NUMBERS).encode())), content)
+    return re.sub(
+        rb"\d+", lambda found: random.choice((found[0], str(random.choice(NUMBERS)).encode())), content
+    )
 
 
 def name_in(path: Path) -> str:
