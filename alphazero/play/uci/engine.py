@@ -72,7 +72,7 @@ class Loading:
     error: Exception | None = None
 
 
-class Event(Enum):
+class EngineEvent(Enum):
     """What other threads report beside lines and networks."""
 
     INPUT_ENDED = auto()
@@ -108,7 +108,7 @@ class UciEngine:
         self._write = write
         self._writing = threading.RLock()
         self._transcript = Transcript()
-        self._inbox: SimpleQueue[str | Loading | Event] = SimpleQueue()
+        self._inbox: SimpleQueue[str | Loading | EngineEvent] = SimpleQueue()
         self._lines: deque[Parsed | None] = deque()  # whose turn has not come; None is the end of the input
         # Programs expect lines of text during a search alone: the next one begins with these.
         self._remarks = list(self.options.remarks)
@@ -155,7 +155,7 @@ class UciEngine:
             elif is_whole:
                 self._send([info_string(f"ignored a line of more than {LONGEST_LINE:,} bytes")])
             is_cut = not is_whole
-        self._inbox.put(Event.INPUT_ENDED)
+        self._inbox.put(EngineEvent.INPUT_ENDED)
 
     def _next(self) -> Parsed | None:
         """The next line, once its turn has come."""
@@ -176,12 +176,12 @@ class UciEngine:
             return False
         return isinstance(line.command, Go) and (self._loading > 0 or is_ending)
 
-    def _receive(self, item: str | Loading | Event) -> None:
+    def _receive(self, item: str | Loading | EngineEvent) -> None:
         if isinstance(item, Loading):
             self._loaded(item)
-        elif item is Event.ANSWERED:
+        elif item is EngineEvent.ANSWERED:
             self._search = None
-        elif item is Event.INPUT_ENDED:
+        elif item is EngineEvent.INPUT_ENDED:
             self._lines.append(None)
         else:
             assert isinstance(item, str)
@@ -327,7 +327,7 @@ class UciEngine:
                 with suppress(BrokenPipeError):  # nobody reads the answer
                     search.run()
             finally:
-                self._inbox.put(Event.ANSWERED)
+                self._inbox.put(EngineEvent.ANSWERED)
 
         self._search = search
         threading.Thread(target=answer, name="search", daemon=True).start()
