@@ -80,6 +80,7 @@ class EngineEvent(Enum):
 
 
 LONGEST_LINE = 2**20
+STOP = Plain("stop")
 NO_POSITION = "no position: the last one was refused"
 LAST_ANSWER_S = 1.0  # that `quit` waits for a count of moves, and then for what it stops
 TABLES = "SyzygyPath"
@@ -187,9 +188,9 @@ class UciEngine:
             assert isinstance(item, str)
             self._log(READ, [item.rstrip("\r\n")])
             line = parse(item)
-            if line.command == Plain("stop"):  # also the search that lines before it wait for
-                self._stop()
             self._lines.append(line)
+            if line.command == STOP:  # every search before it
+                self._stop()
 
     def _stop(self) -> None:
         if self._search is not None:
@@ -331,6 +332,8 @@ class UciEngine:
 
         self._search = search
         threading.Thread(target=answer, name="search", daemon=True).start()
+        if any(line is not None and line.command == STOP for line in self._lines):
+            self._stop()
 
     def _settings(self) -> TreeSettings:
         options = self.options

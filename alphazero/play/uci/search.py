@@ -136,6 +136,7 @@ class EngineSearch:
         self._result: int | None = None  # of the position, where the tables know it
         self._send = send
         self._is_stopped = False
+        self._budget = budget_of(go, line.first_player_to_move, options.whole("Move Overhead"))
         self._clock_began = began
         self._pondering = go.ponder
         # Set when `bestmove` may be sent: at once, or after `stop` or `ponderhit`.
@@ -145,8 +146,11 @@ class EngineSearch:
 
     @property
     def ends_by_itself(self) -> bool:
-        """Whether it needs no further command to answer."""
-        return self._may_answer.is_set()
+        """Whether it needs no further command to answer; one for a mate may have no end."""
+        is_bounded = (
+            self._go.nodes is not None or self._go.depth is not None or self._budget.most_s < math.inf
+        )
+        return self._is_stopped or (is_bounded and self._may_answer.is_set())
 
     def stop(self) -> None:
         """Answer as soon as there is an evaluation."""
@@ -202,8 +206,7 @@ class EngineSearch:
         tree.start(SearchLimits(nodes=self._go.nodes, depth=self._go.depth, moves=only))
         if self._is_stopped:  # before the tree was started
             tree.stop()
-        overhead_ms, multipv = self._options.whole("Move Overhead"), self._options.whole("MultiPV")
-        budget = budget_of(self._go, self._line.first_player_to_move, overhead_ms)
+        budget, multipv = self._budget, self._options.whole("MultiPV")
         sent = time.monotonic()
         try:
             while not tree.wait(CLOCK_EVERY_S if budget.planned_s < math.inf else INFO_EVERY_S):
