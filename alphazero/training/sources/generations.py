@@ -232,7 +232,7 @@ class Generations:
     def _note_one_side(self, finished: pa.RecordBatch) -> None:
         """Say once where one side has won all games of some generations by rules outside the core."""
         if finished.num_rows and is_outside(self._job.spec.name):
-            self._results.append(frozenset(finished.column("result").to_pylist()))
+            self._results.append(frozenset(map(int, finished.column("result").to_numpy())))
         if len(self._results) == ONE_SIDED and self._results[0] in ({1}, {-1}) and len({*self._results}) == 1:
             self._results = deque(maxlen=0)
             side = "first" if finished.column("result")[0].as_py() > 0 else "second"
