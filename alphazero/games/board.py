@@ -11,7 +11,7 @@ from alphazero.games.core_types import Line
 from alphazero.games.drawing import Style, draw
 from alphazero.games.notation import RESULTS, from_python_chess, history_of, move_text, read_move, svg
 from alphazero.games.outside.names import is_outside
-from alphazero.games.registry import make_line, read_game
+from alphazero.games.registry import START, make_line, read_game
 
 if TYPE_CHECKING:
     import chess
@@ -53,8 +53,12 @@ class Board:
                 raise GameInputError(f"a board of chess: expected a position of {game}")
         self._line = make_line(name, start)
         self._moves: list[int] = []
-        self._start = start
-        self._follow(before)
+        self._start = None if start == START else start
+        for number, move in enumerate(before, start=1):
+            try:
+                self.push(move)
+            except GameInputError as error:
+                raise GameInputError(f"move {number}: {error}") from None
         kind = type(state)
         if state is not None and kind.__str__ is not object.__str__ and str(state).rstrip() != str(self):
             raise GameInputError(f"a state of {kind.__name__}: its history() does not lead to it")
@@ -124,7 +128,10 @@ class Board:
         return outcome.termination.name.lower() if outcome.over else ""
 
     def push(self, move: str | int | chess.Move) -> None:
-        """Play a move. Raises GameInputError for one that is not legal, with the nearest one that is."""
+        """Play a move, also after a draw by repetition or fifty moves, which players need not claim.
+
+        Raises GameInputError for a move that is not legal, with the nearest one that is.
+        """
         if is_outside(self.game) and isinstance(move, SupportsIndex):
             if (number := operator.index(move)) not in self._line.legal():
                 raise GameInputError(f"{number}: no legal action here")
@@ -135,22 +142,7 @@ class Board:
             if not isinstance(move, chess.Move):
                 raise GameInputError(f"a move of type {type(move).__name__}: expected a text or a chess.Move")
             move = move.uci()
-        if self.is_over:
-            raise GameInputError(f"{move!r}: the game is over, {self.result}")
         return self._push(read_move(self._line, move))
-
-    def _follow(self, moves: Sequence[str | int]) -> None:
-        """Play moves that may follow a draw, as players need not claim one."""
-        import alphazero._core as _core
-
-        for number, move in enumerate(moves, start=1):
-            try:
-                if isinstance(move, int):
-                    self.push(move)
-                else:
-                    self._push(self._line.text_to_move(move))
-            except (GameInputError, _core.GameError) as error:
-                raise GameInputError(f"move {number}: {error}") from None
 
     def _push(self, move: int) -> None:
         self._line.push(move)
