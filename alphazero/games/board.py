@@ -54,9 +54,9 @@ class Board:
         self._line = make_line(name, start)
         self._moves: list[int] = []
         self._start = None if start == START else start
-        for number, move in enumerate(before, start=1):
+        for number, made in enumerate(before, start=1):
             try:
-                self.push(move)
+                self.push(made)
             except GameInputError as error:
                 raise GameInputError(f"move {number}: {error}") from None
         kind = type(state)
