@@ -62,15 +62,15 @@ def uses_of(weights: str, measured_by: str, rules: Sequence[str] = ()) -> list[t
     measured_by: of its game (games/registry.py), "" for none. rules: the words that name the game's own file.
     """
     words = " ".join([shlex.quote(weights), *rules])
-    if "{examples}" in measured_by and not EXAMPLES.is_dir():
+    if EXAMPLES.name in measured_by and not EXAMPLES.is_dir():
         measured_by = ""
+    measured_by = measured_by.replace(EXAMPLES.name, shlex.quote(_short(EXAMPLES)))
     uses = [
         ("play against it", f"alphazero play {words}"),
         ("look at a position", f"alphazero analyse {words}"),
     ]
     if measured_by:
-        measure = measured_by.format(network=words, examples=shlex.quote(_short(EXAMPLES)))
-        uses.append(("measure it", f"alphazero {measure}"))
+        uses.append(("measure it", f"alphazero {measured_by.format(network=words)}"))
     return uses
 
 
