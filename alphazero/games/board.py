@@ -111,15 +111,16 @@ class Board:
         return outcome.termination.name.lower() if outcome.over else ""
 
     def push(self, move: str | chess.Move) -> None:
-        """Play a move. Raises GameInputError for one that is not legal, with the nearest one that is."""
+        """Play a move, also after a draw by repetition or fifty moves, which players need not claim.
+
+        Raises GameInputError for a move that is not legal, with the nearest one that is.
+        """
         if not isinstance(move, str):
             import chess
 
             if not isinstance(move, chess.Move):
                 raise GameInputError(f"a move of type {type(move).__name__}: expected a text or a chess.Move")
             move = move.uci()
-        if self.is_over:
-            raise GameInputError(f"{move!r}: the game is over, {self.result}")
         self._push(read_move(self._line, move))
 
     def _follow(self, texts: list[str]) -> None:
