@@ -21,7 +21,8 @@ from alphazero.cli.flags import add_device_flag, add_ssh_flags, ssh_options
 from alphazero.cli.training import train
 from alphazero.cli.training.train import Resumed
 from alphazero.games.outside.names import source_of_rules
-from alphazero.launch.head.dry_run import dry_run_lines, say, say_of_job
+from alphazero.launch.head.dry_run import dry_run_lines
+from alphazero.launch.head.lines import say, say_of_job
 from alphazero.launch.head.supervisor import ChosenRun, Supervision, Supervisor
 from alphazero.launch.plan.claims import LaunchRequest
 from alphazero.launch.plan.commands import other_node_commands
