@@ -189,10 +189,10 @@ def test_what_may_be_meant_is_a_note(
         ((6, 7), 7, True, "[1, 6, 7]"),
         ((9, 9), 81, False, "[1, 9, 9]"),  # else 9 planes of 3x3
         ((3, 225), 225, True, ""),  # planes and squares
-        ((2, 1, 8, 8), 64, True, ""),
+        ((2, 1, 8, 8), 64, True, "[2, 8, 8]"),
         ((24,), 12, True, "[planes, height, width]"),
         ((42,), 7, True, "[planes, height, width]"),
-        ((130,), 65, True, ""),
+        ((131,), 65, True, ""),
         ((128,), 65, True, "[planes, height, width]"),  # a pass
         ((24,), 12, False, ""),
         ((4,), 9, True, ""),
@@ -271,7 +271,6 @@ def test_the_launcher_and_every_rank_choose_the_same(capsys: pytest.CaptureFixtu
     for seed in ("1", "2"):  # of Python's own hashes, by which sets are ordered
         rank = subprocess.run(
             [sys.executable, "-c", RANK, *words],
-            cwd=REPOSITORY,
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,
