@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 
 from alphazero.base.section import flag_of
-from alphazero.launch.plan.claims import LaunchRequest
 from alphazero.launch.plan.launch_plan import Command, HostPlan, LaunchPlan, Variable
 from alphazero.launch.plan.programs import DEEPSPEED, TORCHRUN, words_of
+from alphazero.launch.plan.sources import LaunchRequest
 from alphazero.machine.machine import HOST_WEIGHT_VARIABLE, THREADS_VARIABLE, omp_threads
 
 # What an outer launcher (srun, torchrun, mpirun) left in the environment must not reach our ranks.
@@ -135,6 +135,7 @@ def _device_variables(host: HostPlan, environment: Mapping[str, str]) -> list[Va
     return found
 
 
+SCRIPT = "./launch_distributed_training.sh"
 # Of the launcher's own flags: what each node has to itself, or gets in another way.
 NOT_OF_OTHER_NODES = ("node_rank", "master_addr", "master_port", "interface")
 
@@ -148,18 +149,8 @@ def other_node_commands(
         value = getattr(request, entry.name)
         if entry.name not in NOT_OF_OTHER_NODES and value != entry.default:
             kept += [flag_of(entry.name), f"{value:g}" if isinstance(value, float) else str(value)]
-    return tuple(_typed(kept, rank, master_addr, master_port, arguments) for rank in range(1, num_nodes))
-
-
-def hand_commands(plan: LaunchPlan, arguments: Sequence[str]) -> tuple[tuple[HostPlan, str], ...]:
-    """What a person types on each host; the first one's address is the master's."""
-    lines = []
-    for rank, host in enumerate(plan.hosts):
-        kept = ["--gpus", str(host.num_ranks), "--nodes", str(plan.num_nodes)]
-        lines.append((host, _typed(kept, rank, plan.hosts[0].address, plan.master_port, arguments)))
-    return tuple(lines)
-
-
-def _typed(flags: list[str], rank: int, master_addr: str, master_port: int, arguments: Sequence[str]) -> str:
-    place = ["--node-rank", str(rank), "--master-addr", master_addr, "--master-port", str(master_port)]
-    return shlex.join(["./launch_distributed_training.sh", *flags, *place, *arguments])
+    place = ["--master-addr", master_addr, "--master-port", str(master_port)]
+    return tuple(
+        shlex.join([SCRIPT, *kept, "--node-rank", str(rank), *place, *arguments])
+        for rank in range(1, num_nodes)
+    )
