@@ -16,7 +16,7 @@ from alphazero.data.sampling.window import Window
 from alphazero.games.outside.solvers import check_solver
 from alphazero.machine.memory import keep_freed_memory
 from alphazero.run.directory import RunDirectory
-from alphazero.run.metrics import newest_figures
+from alphazero.run.figures import RunFigures
 from alphazero.run.rank import Phase
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import Config
@@ -218,7 +218,7 @@ def train_persistently(
             engine.load(resumed)
         last = None
         if resumed and job.runtime.is_main:  # the rank that prints
-            last = newest_figures(job.run, "validation", position.step)
+            last = next(reversed(RunFigures.read(job.run).of("validation").rows()), None)
         trainer = Trainer(job, plan, position, engine, source, validate, services, last)
         outcome = trainer.run()
         if outcome is not TrainingOutcome.DIVERGED:
