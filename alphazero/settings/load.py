@@ -82,7 +82,7 @@ def is_preset(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Config:
-    """All settings of a run."""
+    """All settings of a run. deepspeed: the ds_config.json that gave some of them."""
 
     network: NetworkConfig = field(default_factory=NetworkConfig)
     data: DataConfig = field(default_factory=DataConfig)
@@ -92,6 +92,7 @@ class Config:
     search: SearchConfig = field(default_factory=SearchConfig)
     self_play: SelfPlayConfig = field(default_factory=SelfPlayConfig)
     run: RunConfig = field(default_factory=RunConfig)
+    deepspeed: DeepSpeedSettings = field(default_factory=DeepSpeedSettings)
     preset: str = ""
     # Field names that a flag gave, a TOML file of the user's own (no preset) and ds_config.json. A flag beats
     # the others; ds_config.json beats presets, and must not contradict a file that the user named.
@@ -165,6 +166,7 @@ def load_config(
     return Config(
         **{name: _section(section, values) for name, section in SECTIONS.items() if name != "network"},
         network=network,
+        deepspeed=deepspeed or DeepSpeedSettings(),
         preset=file.path.stem if file else "",
         set_by_file=frozenset(by_user),
         set_by_flag=frozenset(by_flag),
@@ -283,8 +285,9 @@ def places(settings: DeepSpeedSettings) -> dict[str, str]:
     return {one.name: one.place for one in settings.values}
 
 
-def decided(config: Config, settings: DeepSpeedSettings) -> list[str]:
+def decided(config: Config) -> list[str]:
     """Lines to print: what a ds_config.json decided and what not, what DeepSpeed gets, what is ignored."""
+    settings = config.deepspeed
     values = {name: value for section in SECTIONS for name, value in vars(getattr(config, section)).items()}
     lines = []
     used = [one for one in _effective(settings, values, config.set_by_flag) if one.name in config.set_by_json]

@@ -248,7 +248,7 @@ class TrainingConfig:
     precision: str = setting(
         "fp32",
         "arithmetic of the network; auto is bf16 where all GPUs of the job have it, else fp16; on CPUs bf16 "
-        "or fp32, whichever is faster when timed at the start",
+        "with AMX, or with AVX512-BF16 and one thread per rank, else fp32",
         choices=("fp32", "bf16", "fp16", "auto"),
         words={"amp": "auto"},
         is_common=True,

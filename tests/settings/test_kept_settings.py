@@ -23,7 +23,7 @@ def kept(config: Config, saved: dict[str, object] = OLD_RUN, micro_batch_size: i
 
 def typed(*arguments: str) -> Config:
     """The settings of a command line, with a GPU."""
-    return read_settings(build_parser("train").parse_args(arguments), "chess_20x256")[0]
+    return read_settings(build_parser("train").parse_args(arguments), "chess_20x256")
 
 
 @pytest.mark.parametrize("arguments", [(), ("--config", "chess_20x256"), ("--steps", "70000")])

@@ -30,7 +30,7 @@ def test_a_file_without_a_block_for_it_means_fp32_but_for_a_flag_or_a_toml_file(
     assert load_config("chess_cpu", {}).training.precision == "auto"
     config = load_config("chess_cpu", {}, settings)
     assert config.training.precision == "fp32"
-    assert decided(config, settings) == [f"{settings.source}: precision fp32"]
+    assert decided(config) == [f"{settings.source}: precision fp32"]
     assert load_config("chess_cpu", {"precision": "bf16"}, settings).training.precision == "bf16"
     toml = tmp_path / "mine.toml"
     toml.write_text('[training]\nprecision = "bf16"\n')
@@ -44,9 +44,9 @@ def test_what_deepspeed_gets_stands_in_the_banner(write):
     table = {"bf16": {"enabled": "auto"}, "zero_optimization": zero, "prescale_gradients": True}
     settings = read_deepspeed_settings(write(table))
     begin = f"{settings.source}: passed on to DeepSpeed: zero_optimization.reduce_bucket_size 500000000, "
-    at_zero, _ = decided(load_config("", {}, settings), settings)
+    at_zero, _ = decided(load_config("", {}, settings))
     assert at_zero == begin + "prescale_gradients true"
-    at_one = decided(load_config("", {"zero_stage": "1"}, settings), settings)[0]
+    at_one = decided(load_config("", {"zero_stage": "1"}, settings))[0]
     assert at_one == begin + 'zero_optimization.offload_optimizer {"device": "cpu"}, prescale_gradients true'
 
 
@@ -54,7 +54,7 @@ def test_a_flag_beats_it_and_the_banner_says_so(write):
     settings = read_deepspeed_settings(write({"zero_optimization": {"stage": 2}, "steps_per_print": 3}))
     config = load_config("", {"zero_stage": "1"}, settings)
     assert config.training.zero_stage == 1
-    first, second = decided(config, settings)
+    first, second = decided(config)
     assert first.endswith("ds.json: log_interval 3, precision fp32")
     assert second.endswith("ds.json: not taken: zero_optimization.stage 2 (--zero-stage 1)")
 
@@ -89,7 +89,7 @@ def test_a_flag_that_names_another_optimizer_leaves_the_block_behind(write):
     config = load_config("", {"optimizer": "sgd"}, settings)
     assert (config.optimizer.learning_rate, config.optimizer.weight_decay) == (0.001, 1e-4)
     assert config.optimizer.clip_gradients == 2
-    assert "optimizer.params.lr 0.5 (--optimizer sgd)" in decided(config, settings)[1]
+    assert "optimizer.params.lr 0.5 (--optimizer sgd)" in decided(config)[1]
 
 
 def test_a_flag_that_names_another_schedule_leaves_the_rate_of_the_optimizer(write):
@@ -117,7 +117,7 @@ def test_an_option_of_another_stage_is_a_word_in_the_line_of_what_is_ignored(
 ):
     settings = read_deepspeed_settings(write({"zero_optimization": {key: value}}))
     config = load_config("", {"zero_stage": stage}, settings)
-    _, line = decided(config, settings)
+    _, line = decided(config)
     assert f"zero_optimization.{key} (it is for stage {wanted} " in line
 
 

@@ -35,7 +35,6 @@ from alphazero.run.directory import require_free
 from alphazero.run.find import find_weights
 from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
 from alphazero.settings.cluster import MOST_NODES, ClusterConfig, read_cluster
-from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.flags import whole
 from alphazero.settings.load import Config, decided, places
 from alphazero.settings.scope import kept_settings
@@ -58,12 +57,12 @@ PROGRAM = (str(TRAIN_SCRIPT),) if TRAIN_SCRIPT.is_file() else (START, "train")
 NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
 # What --precision auto becomes, by the plan's device.
 AUTO_PRECISION = {
-    "cpu": ": bf16 or fp32, whichever is faster when timed at the start",
+    "cpu": ": bf16 where the processors are fast at it, else fp32",
     "cuda": ": bf16 where all GPUs of the job have it, else fp16",
     "auto": ": chosen when the hosts have counted their devices",
 }
 # Of a preset, where the user names no file of settings; each is read once.
-ReadSettings = Callable[[str], tuple[Config, DeepSpeedSettings]]
+ReadSettings = Callable[[str], Config]
 UNREAD_VARIABLES = ("NCCL_TIMEOUT", "DEEPSPEED_TIMEOUT")
 
 
@@ -145,9 +144,7 @@ def _in_use(sizes: BatchSizes, saved: BatchSizes | None) -> int:
     return saved.micro_batch_size if is_chosen and saved else sizes.micro_batch_size
 
 
-def check_batches(
-    plan: LaunchPlan, config: Config, settings: DeepSpeedSettings, *, fresh_start: bool
-) -> list[str]:
+def check_batches(plan: LaunchPlan, config: Config, *, fresh_start: bool) -> list[str]:
     """Batch arithmetic: a mistake is one line here, not one per rank.
 
     Lines of a dry run: about idle ranks, and those that the banner of the run will have.
@@ -156,12 +153,12 @@ def check_batches(
     config, saved = _as_resumed(config, fresh_start=fresh_start)
     precision = config.training.precision
     shown = [f"precision {precision}{AUTO_PRECISION[plan.device] if precision == 'auto' else ''}"]
-    shown += decided(config, settings)
+    shown += decided(config)
     if not all(plan.ranks):  # known when the hosts have counted their devices
         return [f"batch {config.training.batch_size} over as many ranks as the hosts have devices", *shown]
     weights = [host.weight for host in plan.hosts for _ in range(host.num_ranks or 0)]
     device = "cpu" if plan.device == "cpu" else "cuda"
-    sizes, _ = fix_batch(config, len(weights), saved, places(settings))
+    sizes, _ = fix_batch(config, len(weights), saved, places(config.deepspeed))
     equal_passes = config.training.zero_stage >= 2
     batches = plan_batches(
         sizes.batch_size, _in_use(sizes, saved), weights, device, equal_passes=equal_passes
@@ -178,7 +175,7 @@ def run(args: argparse.Namespace) -> int:
     arguments, trainer = _trainer_arguments(args)
     machine = machines.look_at_this_machine(device=args.device)
     read = functools.cache(lambda preset: train.read_settings(trainer, preset))
-    config, settings = read(train.GPU_PRESET if machine.devices else train.CPU_PRESET)
+    config = read(train.GPU_PRESET if machine.devices else train.CPU_PRESET)
     fresh_start = trainer.fresh_start
     if config.run.log_format == JSON:
         write_json_lines("alphazero")
@@ -192,13 +189,13 @@ def run(args: argparse.Namespace) -> int:
         read_cluster(trainer.config),
         # --dry-run asks no name server.
         (lambda name: ()) if args.dry_run else machines.addresses_of,
-        lambda num_cores: cpu_ranks_for(num_cores, read(train.CPU_PRESET)[0], fresh_start=fresh_start),
+        lambda num_cores: cpu_ranks_for(num_cores, read(train.CPU_PRESET), fresh_start=fresh_start),
         ssh,
     )
     # Slots of a hostfile are GPUs until the hosts have counted them.
-    config, settings = read(train.CPU_PRESET if plan.device == "cpu" else train.GPU_PRESET)
+    config = read(train.CPU_PRESET if plan.device == "cpu" else train.GPU_PRESET)
     continues = plan.node_rank == 0 and train.check_resumed(config, trainer.resume, fresh_start=fresh_start)
-    settled = check_batches(plan, config, settings, fresh_start=fresh_start)
+    settled = check_batches(plan, config, fresh_start=fresh_start)
     names = list(dict.fromkeys(name for name, _ in machine.addresses))
     if not plan.is_head and plan.interface and plan.interface not in names:
         raise LaunchError(f"--interface {plan.interface}: is not here; expected one of {', '.join(names)}")

@@ -33,7 +33,7 @@ from alphazero.run.checkpoint_files import STATE, read_json
 from alphazero.run.directory import RESTART_VARIABLE, RunDirectory, choose_run_directory
 from alphazero.run.find import check_spelling, find_resumed
 from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
-from alphazero.settings.deepspeed_file import DeepSpeedSettings, read_deepspeed_settings
+from alphazero.settings.deepspeed_file import read_deepspeed_settings
 from alphazero.settings.flags import Parser, whole
 from alphazero.settings.load import SECTIONS, Config, load_config, shipped_deepspeed_config
 from alphazero.settings.outside.chosen import OUTSIDE_PRESET, line_of, with_chosen
@@ -132,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
     return _train(args, task)
 
 
-def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config, DeepSpeedSettings]:
+def read_settings(args: argparse.Namespace, default_preset: str) -> Config:
     """All settings after preset, ds_config.json and flags; needs no torch, so that a launcher checks first.
 
     Raises ConfigError or DataError for whatever a user got wrong in them.
@@ -160,7 +160,7 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
     is_open = is_outside(config.network.game) and (not args.config or config.set_by_file)
     if is_open and importlib.util.find_spec("alphazero._core") is not None:
         config = with_chosen(config, measure(config.network.game))
-    return config, settings
+    return config
 
 
 def chosen_lines(config: Config) -> tuple[str, ...]:
@@ -232,7 +232,7 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         os.environ.update(_given_by_environment(args, os.environ))
     on_cpu = args.device == "cpu" or not device_files_present()
     try:
-        config, settings = read_settings(args, CPU_PRESET if on_cpu else GPU_PRESET)
+        config = read_settings(args, CPU_PRESET if on_cpu else GPU_PRESET)
         continues = False
         if os.environ["RANK"] == "0" or task is not None:  # other hosts may have other files of that name
             continues = check_resumed(config, args.resume, fresh_start=args.fresh_start)
@@ -270,7 +270,7 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
             *(() if continues else chosen_lines(config)),
         ),
     )
-    return train(config, settings, runtime, request)
+    return train(config, runtime, request)
 
 
 def _by_hand(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:

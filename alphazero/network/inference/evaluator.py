@@ -151,6 +151,6 @@ def make_forward(
         raise ValueError(f"kernels {kernels}: expected a CUDA device; the CPU has fused convolutions")
     reason = why_not_onednn(dtype)
     if reason:
-        return ModuleForward(network, device, dtype, compiled=False, remark=f" ({reason})")
+        return ModuleForward(network, device, dtype, remark=f" ({reason})")
     kind = OneDnnAttention if network.config.body == "attention" else OneDnnForward
     return kind(network, dtype, batch_size)

@@ -28,8 +28,9 @@ from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.network.weights.weights import network_of
+from alphazero.settings.load import Config
 from alphazero.training.engine.batch_norm import RunningStatistics, count_statistics
-from alphazero.training.engine.deepspeed_config import Recipe, engine_config, prints, reduction
+from alphazero.training.engine.deepspeed_config import engine_config, prints, reduction
 from alphazero.training.engine.gradients import (
     GOOD,
     NOT_TIMED,
@@ -119,15 +120,15 @@ def _quiet_stderr() -> Iterator[None]:
             os.close(kept)
 
 
-def check_options(recipe: Recipe, world_size: int) -> None:
+def check_options(config: Config, world_size: int) -> None:
     """Raise ConfigError for options of a ds_config.json that DeepSpeed itself refuses."""
     from deepspeed.runtime.config import DeepSpeedConfig
 
-    reduction(recipe.deepspeed)
+    reduction(config.deepspeed)
     try:
-        DeepSpeedConfig(engine_config(recipe, BatchPlan(world_size, 1, (1,) * world_size)))
+        DeepSpeedConfig(engine_config(config, BatchPlan(world_size, 1, (1,) * world_size)))
     except (ValueError, TypeError, AssertionError, AttributeError) as error:
-        raise ConfigError(f"{recipe.deepspeed.source}: DeepSpeed refuses it: {reason(error)}") from error
+        raise ConfigError(f"{config.deepspeed.source}: DeepSpeed refuses it: {reason(error)}") from error
 
 
 def end_process_group() -> None:
@@ -148,7 +149,7 @@ class Engine:
     def __init__(
         self,
         network: AlphaZeroNet,
-        recipe: Recipe,
+        config: Config,
         plan: BatchPlan,
         runtime: Runtime,
         say: Callable[[str], None] = print,
@@ -156,19 +157,19 @@ class Engine:
         """say: gets a line where passes cannot be recorded as CUDA graphs after all."""
         import deepspeed
 
-        training, settings = recipe.training, recipe.deepspeed
+        training, settings = config.training, config.deepspeed
         self._timed: Timed = NOT_TIMED  # around the all-reduce of what stands beside DeepSpeed's
         self._device = runtime.device
         self._world_size = plan.world_size
         self.network = network.to(runtime.device).train()
-        self._module = TrainingModule(network, recipe.loss, training)
-        torch_optimizer = make_optimizer(network, recipe.optimizer)
-        keys = state_keys(network, recipe.optimizer.optimizer)  # DeepSpeed will take the shapes away
+        self._module = TrainingModule(network, config.loss, training)
+        torch_optimizer = make_optimizer(network, config.optimizer)
+        keys = state_keys(network, config.optimizer.optimizer)  # DeepSpeed will take the shapes away
         with _silenced(logging.getLogger("torch.distributed")):
             self._engine, optimizer, _, _ = deepspeed.initialize(
                 model=self._module,
                 optimizer=torch_optimizer,
-                config=engine_config(recipe, plan, network.parameter_count()),
+                config=engine_config(config, plan, network.parameter_count()),
             )
         if prints(settings):
             logging.getLogger("DeepSpeed").setLevel(logging.INFO)
@@ -196,7 +197,7 @@ class Engine:
         self._is_verdict_due = False
         self._has_moving_scale = training.precision == "fp16"
         self._verdict = GOOD
-        self._max_norm = recipe.optimizer.clip_gradients
+        self._max_norm = config.optimizer.clip_gradients
         self._losses = torch.zeros((), device=runtime.device)
         if runtime.device.type == "cuda" and not why_no_graphs(training, settings.passed_on):
             # After initialize: from here on weights stay where they are.

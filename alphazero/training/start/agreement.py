@@ -20,7 +20,6 @@ from alphazero.games.outside.names import OPENSPIEL
 from alphazero.machine.environment import commit_of, version_of
 from alphazero.play.selfplay import tables_of
 from alphazero.run.directory import RunDirectory
-from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import SECTIONS, Config, to_table
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import Runtime
@@ -35,9 +34,7 @@ COMPARED_PACKAGES = ("alphazero", "torch", "deepspeed")
 MEETING_S = 300.0  # ranks have joined the process group: they are seconds apart, even on a busy host
 
 
-def compare_ranks(
-    config: Config, settings: DeepSpeedSettings, request: Request, rank: RankContext
-) -> list[str]:
+def compare_ranks(config: Config, request: Request, rank: RankContext) -> list[str]:
     """Warnings about what differs between ranks. Collective, and before all that depends on settings.
 
     Raises ConfigError on all ranks where a difference matters and the request is to check that.
@@ -52,7 +49,7 @@ def compare_ranks(
         of_game = ["open_spiel"] if config.network.game.startswith(OPENSPIEL) else []
         versions = {name: version_of(name) for name in [*COMPARED_PACKAGES, *of_game]}
         versions["commit"] = commit_of()
-    facts = exchange.gather(facts_of(config, settings, asked, versions))
+    facts = exchange.gather(facts_of(config, asked, versions))
     return check_agreement(facts, exchange.gather(runtime.host), check=request.check)
 
 
@@ -83,9 +80,7 @@ def compare_data(
     return [f"warning: nodes differ: {found}"] if found else []
 
 
-def facts_of(
-    config: Config, settings: DeepSpeedSettings, start: Mapping[str, object], versions: Mapping[str, str]
-) -> dict[str, Any]:
+def facts_of(config: Config, start: Mapping[str, object], versions: Mapping[str, str]) -> dict[str, Any]:
     """The facts of this rank, flat: a setting by its flag's name, the rest by other names.
 
     start: what was asked of this start alone (resume, fresh_start). versions: of packages, and `commit`.
@@ -97,6 +92,7 @@ def facts_of(
             for name, value in values.items()
             if scope_of(SECTIONS[section], name) is not Scope.NODE
         }
+    settings = config.deepspeed
     of_file: dict[str, object] = {one.target: one.value for one in settings.values}
     of_file |= {"precisions_off": sorted(settings.precisions_off), "passed_on": dict(settings.passed_on)}
     of_file["zero_options"] = dict(settings.zero_options)

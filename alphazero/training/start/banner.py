@@ -36,7 +36,6 @@ def banner(found: Found, devices: Sequence[str]) -> str:
     job = found.job
     training, shape = job.config.training, job.config.network
     kind = f"DeepSpeed ZeRO-{training.zero_stage}, {job.runtime.backend}"
-    reason = f" ({found.precision_reason})" if found.precision_reason else ""
     encoders = loader_threads(job.config.data, job.runtime)
     num_positions = job.num_steps * job.batch_size
     length = f"length            {counted(job.num_steps, 'step')}, {counted(num_positions, 'position')}"
@@ -50,7 +49,7 @@ def banner(found: Found, devices: Sequence[str]) -> str:
         f"processes         {len(devices)}",
         *(f"  rank {rank}: {device}" for rank, device in enumerate(devices)),
         f"threads per rank  {torch.get_num_threads()} compute, {encoders} encode positions",
-        f"precision         {training.precision}{reason}{_extras(training)}",
+        f"precision         {training.precision}{_extras(training)}",
         f"network           {shape.game} {network_text(dataclasses.asdict(shape))}, "
         f"{found.network.parameter_count() / 1e6:.1f} M parameters",
         *_data(job, found.window, found.held_out),

@@ -23,9 +23,11 @@ def check_same_run(run: RunDirectory, saved: TrainingState, config: Config) -> l
 
     CheckpointError where these settings would make it another run.
     """
-    changes = changed_settings(saved.config, config)
-    if config.training.precision == "auto":  # chosen and reported after this
-        changes = [change for change in changes if change.name != "precision"]
+    changes = [
+        change
+        for change in changed_settings(saved.config, config)
+        if change.name != "precision" or "precision" in config.asked  # else `auto` chose it (planner.py)
+    ]
     require_same_run(run.path, saved.step, changes)
     return [f"changed: {change}" for change in listed(changes)]
 

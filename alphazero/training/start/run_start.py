@@ -25,7 +25,6 @@ from alphazero.run.checkpoint_files import BEST_METRICS, find_best, step_of
 from alphazero.run.directory import RunDirectory, choose_run_directory, claimed, create
 from alphazero.settings.load import Config, to_table
 from alphazero.show.console import Console
-from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.ranks.batch import BatchPlan
@@ -97,19 +96,17 @@ class Found:
     """All that a start finds out before it writes anything, the same on every rank.
 
     starting: builds the network again after a rollback. curve: of the evaluations in given games.
-    precision_reason: why `auto` became this precision. notices: lines for the banner.
+    notices: lines for the banner.
     """
 
     job: Job
     start: RunStart
-    recipe: Recipe
     starting: StartingNetwork
     network: AlphaZeroNet
     plan: BatchPlan
     window: Window | None
     held_out: Window | None
     curve: ValueCurve | None
-    precision_reason: str
     notices: tuple[str, ...]
 
 

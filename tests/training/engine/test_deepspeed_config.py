@@ -1,5 +1,6 @@
 """The configuration that DeepSpeed is given, and real jobs with every option that is let through."""
 
+import dataclasses
 import importlib.util
 import json
 import subprocess
@@ -11,7 +12,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.network.weights import checkpoint
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, read_deepspeed_settings
 from alphazero.settings.load import load_config
-from alphazero.training.engine.deepspeed_config import NEVER, Recipe, engine_config, reduction
+from alphazero.training.engine.deepspeed_config import NEVER, engine_config, reduction
 from alphazero.training.engine.engine import check_options
 from alphazero.training.ranks.batch import BatchPlan
 from tests.support.jobs.jobs import command, environment, run_job
@@ -29,7 +30,7 @@ def write(tmp_path):
 
 
 def recipe_of(config, settings):
-    return Recipe(config.training, config.optimizer, config.loss, settings)
+    return dataclasses.replace(config, deepspeed=settings)
 
 
 def test_the_engine_gets_batch_arithmetic_that_adds_up():

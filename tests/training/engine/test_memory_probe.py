@@ -12,7 +12,6 @@ from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import load_config
-from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.probe import (
     LIBRARY_BYTES,
     candidates,
@@ -30,8 +29,7 @@ MIB = 2**20
 
 def build(**flags):
     config = load_config("", {"blocks": 3, "filters": 32, "micro_batch_size": "auto", **flags})
-    recipe = Recipe(config.training, config.optimizer, config.loss)
-    return recipe, AlphaZeroNet(config.network, SPEC, torch.Generator().manual_seed(0))
+    return config, AlphaZeroNet(config.network, SPEC, torch.Generator().manual_seed(0))
 
 
 def test_candidates_cut_the_batch_evenly_and_leave_no_rank_without_one():

@@ -12,7 +12,6 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.settings.load import load_config
 from alphazero.settings.sections import NetworkConfig, TrainingConfig
-from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.planner import choose_plan, host_weight
 from alphazero.training.engine.probe import (
     candidates,
@@ -20,15 +19,6 @@ from alphazero.training.engine.probe import (
 )
 from alphazero.training.ranks.batch import micro_batch_sizes
 from alphazero.training.ranks.runtime import read_runtime
-
-
-def recipe_of(**flags: str) -> Recipe:
-    """Of the defaults and these flags."""
-    config = load_config("", flags)
-    return Recipe(config.training, config.optimizer, config.loss)
-
-
-RECIPE = recipe_of(batch_size="4096")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +64,7 @@ def test_candidates_divide_the_batch_and_leave_work_for_all():
 
 def planned(ranks: int, saved: TrainingState | None = None, **training: int | str):
     """choose_plan on `ranks` CPU ranks that agree, as a plan and the lines about it."""
-    recipe = recipe_of(**{name: str(value) for name, value in training.items()})
+    config = load_config("", {name: str(value) for name, value in training.items()})
     exchange = SimpleNamespace(
         gather=lambda value: [value] * ranks,
         numbers=lambda value: [value] * ranks,
@@ -82,7 +72,7 @@ def planned(ranks: int, saved: TrainingState | None = None, **training: int | st
     )
     runtime = dataclasses.replace(read_runtime({}, "cpu"), world_size=ranks, local_world_size=ranks)
     network = AlphaZeroNet(NetworkConfig(blocks=1, filters=8), get_spec("chess"))
-    return choose_plan(recipe, runtime, network, saved, exchange)
+    return choose_plan(config, runtime, network, saved, exchange)
 
 
 def saved_state(micro_batch_size: int = 256, num_threads: int = 0) -> TrainingState:

@@ -20,7 +20,7 @@ DEFAULTS, SILENT = Config(), DeepSpeedSettings()
 
 def facts(config: Config = DEFAULTS, settings: DeepSpeedSettings = SILENT, **versions: str):
     start = {"resume": "", "fresh_start": False}
-    return facts_of(config, settings, start, {**VERSIONS, **versions})
+    return facts_of(dataclasses.replace(config, deepspeed=settings), start, {**VERSIONS, **versions})
 
 
 def other_than(value: object) -> object:
