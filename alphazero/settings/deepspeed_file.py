@@ -101,20 +101,6 @@ class DeepSpeedSettings:
         return f"{self.source}: ignored (docs/deepspeed.md): {', '.join(ignored)}" if ignored else ""
 
 
-def contradiction(settings: DeepSpeedSettings, stage: int | None) -> tuple[str, object, str] | None:
-    """Key, value and what was expected where options cannot stand together at a ZeRO stage (None: at any)."""
-    options, passed_on = settings.zero_options, settings.passed_on
-    factor, prescaled = passed_on.get("gradient_predivide_factor", 1), passed_on.get("prescale_gradients")
-    key, value = ("prescale_gradients", True) if prescaled else ("gradient_predivide_factor", factor)
-    if prescaled and factor != 1:
-        return key, value, "remove it: gradient_predivide_factor contradicts it"
-    if (prescaled or factor != 1) and stage in (2, 3) and options.get("reduce_scatter", True):
-        return key, value, f"remove it, or {ZERO}.reduce_scatter false, at ZeRO stage {stage}"
-    if options.get("overlap_comm") and options.get("contiguous_gradients") is False and stage in (None, 2, 3):
-        return f"{ZERO}.overlap_comm", True, "expected contiguous_gradients true or absent beside it"
-    return None
-
-
 # By name of a setting: its section's name, its type and its field.
 _SETTINGS = {
     entry.name: (section, kinds_of(kind)[entry.name], entry)
@@ -166,10 +152,10 @@ def read_deepspeed_settings(path: Path) -> DeepSpeedSettings:
     zero = passed_on.pop(ZERO, {})
     if not passed_on.get("flops_profiler", {}).get("enabled"):
         passed_on.pop("flops_profiler", None)
-    settings = DeepSpeedSettings(str(path), tuple(values), off, zero, passed_on, tuple(reading.ignored))
-    if found := contradiction(settings, settings.value_of("training.zero_stage")):
-        raise reading.error(*found)
-    return settings
+    if zero.get("overlap_comm") and zero.get("contiguous_gradients") is False:
+        wanted = "expected contiguous_gradients true or absent beside it"
+        raise reading.error(f"{ZERO}.overlap_comm", True, wanted)
+    return DeepSpeedSettings(str(path), tuple(values), off, zero, passed_on, tuple(reading.ignored))
 
 
 def is_off(value: object) -> bool:

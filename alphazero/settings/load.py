@@ -26,7 +26,7 @@ from alphazero.base.section import (
 )
 from alphazero.games.registry import get_game
 from alphazero.settings.data import DataConfig
-from alphazero.settings.deepspeed_file import DeepSpeedSettings, FileValue, contradiction
+from alphazero.settings.deepspeed_file import DeepSpeedSettings, FileValue
 from alphazero.settings.flags import key_of
 from alphazero.settings.sections import (
     MOST_CHANNELS,
@@ -137,7 +137,7 @@ def load_config(
 
     is_named: `source` is the user's choice, and was not chosen for the machine. Raises ConfigError naming
     file, line and key, or the flag, with the value got and the value expected; also where a TOML file of the
-    user's contradicts ds_config.json, or the ZeRO stage that results cannot go with options of it.
+    user's contradicts ds_config.json.
     """
     file = read_toml(find_config(source)) if source else None
     is_shipped = file is not None and is_preset(file.path)
@@ -252,9 +252,6 @@ def _taken(
     precision = values["precision"]
     if precision in settings.precisions_off and "precision" in by_user.keys() - by_flag.keys():
         raise _contradiction(settings, source, "precision", values, f"{precision}.enabled = false")
-    if found := contradiction(settings, taken.get("zero_stage", values["zero_stage"])):
-        key, value, wanted = found
-        raise ConfigError(f"{settings.source}: {key} = {value!r}: {wanted}")
     return taken
 
 

@@ -55,18 +55,6 @@ def test_the_shipped_file_is_accepted_and_silent_about_what_flags_own():
             {"zero_optimization": {"stage": 2, "overlap_comm": True, "contiguous_gradients": False}},
             "overlap_comm = true: .*contiguous_gradients",
         ),
-        (
-            {"zero_optimization": {"stage": 2}, "gradient_predivide_factor": 2.0},
-            "gradient_predivide_factor = 2: remove it, or zero_optimization.reduce_scatter false",
-        ),
-        (
-            {"zero_optimization": {"stage": 3}, "prescale_gradients": True},
-            "reduce_scatter false, at ZeRO stage 3",
-        ),
-        (
-            {"prescale_gradients": True, "gradient_predivide_factor": 2.0},
-            "prescale_gradients = true: remove it",
-        ),
         ({"gradient_allreduce_op": "sum"}, "depend on the number of ranks"),
         ({"elasticity": {"enabled": True}}, "it would choose the batch"),
         ({"communication_data_type": "int8"}, "expected one of fp32, bf16, fp16"),

@@ -163,7 +163,7 @@ def check_batches(plan: LaunchPlan, config: Config, *, fresh_start: bool) -> lis
     batches = plan_batches(
         sizes.batch_size, _in_use(sizes, saved), weights, device, equal_passes=equal_passes
     )
-    notice = idle_notice(batches, device, max(named, 0))
+    notice = idle_notice(batches, max(named, 0))
     return [*([notice] if notice else []), f"batch {batches}", *shown]
 
 
@@ -261,7 +261,7 @@ def _start(
     job = Supervision(
         plan=dataclasses.replace(plan, directory=str(Path.cwd())),
         trainer=PROGRAM,
-        choose_run=lambda device: _choose_run(arguments, trainer, read(preset_of[device])[0], plan),
+        choose_run=lambda device: _choose_run(arguments, trainer, read(preset_of[device]), plan),
         runs_directory=str(Path(config.run.runs_dir).absolute()),
         unfit_hosts_stay=args.no_preflight,
         preflight=not args.no_preflight,

@@ -57,20 +57,6 @@ def fold_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return folded
 
 
-def check_fits(network_tensors: Mapping[str, Tensor], named: Mapping[str, Tensor]) -> None:
-    """Raises ValueError, one line, when `named` is not a state dict of the same shapes."""
-    for name, wanted in network_tensors.items():
-        if name.endswith(COUNTER) or name.startswith(UNUSED_HEAD):
-            continue
-        if name not in named:
-            raise ValueError(f"{name}: missing from the new weights")
-        if named[name].shape != wanted.shape:
-            raise ValueError(f"{name}: shape {list(named[name].shape)}, expected {list(wanted.shape)}")
-    for name in named:
-        if name not in network_tensors:
-            raise ValueError(f"{name}: not part of this network")
-
-
 # Shapes: B positions, C channels, H x W board, L numbers of the policy head, 3 = win, draw, loss.
 
 

@@ -21,14 +21,13 @@ from torch import Tensor
 
 from alphazero.base.errors import ConfigError, WeightsError
 from alphazero.base.files import replacing
+from alphazero.base.text import reason, shortened
 from alphazero.games.registry import get_spec, known_game
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checks import (
     layout_fault,
-    one_line,
     safetensors_header_fault,
     shown,
-    shown_name,
     values_fault,
     variances_fault,
 )
@@ -122,7 +121,7 @@ def read_safetensors(path: Path) -> WeightsFile:
             state_dict = {key: handle.get_tensor(key).clone() for key in handle.keys()}  # noqa: SIM118
         content = json.loads(text)
     except (OSError, ValueError, RecursionError, RuntimeError, safetensors.SafetensorError) as error:
-        raise WeightsError(f"{path}: damaged or truncated: {one_line(error)}") from None
+        raise WeightsError(f"{path}: damaged or truncated: {reason(error)}") from None
     if not isinstance(content, dict):
         raise WeightsError(f"{path}: header holds a {type(content).__name__}, expected a JSON object")
     header = check_header(path, content)
@@ -156,7 +155,7 @@ def config_of_table(network: Mapping[Any, object]) -> NetworkConfig:
     fields = {field.name: field for field in dataclasses.fields(NetworkConfig)}
     for name, value in network.items():
         if name not in fields:
-            raise WeightsError(f"network.{shown_name(str(name))}: no such setting in this version")
+            raise WeightsError(f"network.{shortened(str(name))}: no such setting in this version")
         field = fields[name]
         choices = field.metadata["choices"]
         low, high = field.metadata["minimum"], field.metadata["maximum"]
@@ -213,7 +212,7 @@ def check_tensors(path: Path, weights: WeightsFile) -> None:
         if key not in weights.state_dict:
             raise WeightsError(f"{path}: {key}: missing")
         if key not in expected:
-            raise WeightsError(f"{path}: {shown_name(key)}: not part of this network")
+            raise WeightsError(f"{path}: {shortened(key)}: not part of this network")
         got, own = weights.state_dict[key], expected[key]
         if got.shape != own.shape:
             raise WeightsError(f"{path}: {key}: shape {list(got.shape)}, expected {list(own.shape)}")

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from alphazero.base.errors import ConfigError
-from alphazero.base.section import MOST
-from alphazero.base.text import quoted
-from alphazero.network.model.precision import DTYPES
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import Config
-from alphazero.training.engine.gradients import Reduction
 from alphazero.training.ranks.batch import BatchPlan
 
 NEVER = 2**31 - 1
@@ -56,18 +51,3 @@ def prints(settings: DeepSpeedSettings) -> bool:
     """True where DeepSpeed writes reports to its log."""
     asked = ("wall_clock_breakdown", "memory_breakdown", "flops_profiler")
     return any(settings.passed_on.get(key) for key in asked)
-
-
-def reduction(settings: DeepSpeedSettings) -> Reduction:
-    """How gradients are averaged at stage 0, where DeepSpeed's own reduction is not used."""
-    given = settings.passed_on
-    divisor = given.get("gradient_predivide_factor", 1.0)
-    if not isinstance(divisor, (int, float)) or not 0 < divisor <= MOST:
-        raise ConfigError(
-            f"{settings.source}: gradient_predivide_factor = {quoted(divisor)}: expected a number above 0"
-        )
-    return Reduction(
-        dtype=DTYPES[given.get("communication_data_type", "fp32")],
-        prescale=bool(given.get("prescale_gradients", False)),
-        predivide=float(divisor),
-    )

@@ -25,12 +25,13 @@ from alphazero.games.batch import MicroBatch
 from alphazero.launch.node.store import served_store
 from alphazero.network.model.loss import LossTerms
 from alphazero.network.model.planes import to_device
+from alphazero.network.model.precision import DTYPES
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.network.weights.weights import network_of
 from alphazero.settings.load import Config
 from alphazero.training.engine.batch_norm import RunningStatistics, count_statistics
-from alphazero.training.engine.deepspeed_config import engine_config, prints, reduction
+from alphazero.training.engine.deepspeed_config import engine_config, prints
 from alphazero.training.engine.gradients import (
     GOOD,
     NOT_TIMED,
@@ -124,7 +125,6 @@ def check_options(config: Config, world_size: int) -> None:
     """Raise ConfigError for options of a ds_config.json that DeepSpeed itself refuses."""
     from deepspeed.runtime.config import DeepSpeedConfig
 
-    reduction(config.deepspeed)
     try:
         DeepSpeedConfig(engine_config(config, BatchPlan(world_size, 1, (1,) * world_size)))
     except (ValueError, TypeError, AssertionError, AttributeError) as error:
@@ -185,7 +185,8 @@ class Engine:
         self._flat: FlatGradients | None = None
         self._guard: GradientGuard | None = None
         if training.zero_stage == 0:
-            self._flat = FlatGradients(parameters, num_statistics, reduction(settings))
+            sent_as = DTYPES[settings.passed_on.get("communication_data_type", "fp32")]
+            self._flat = FlatGradients(parameters, num_statistics, sent_as)
             self._engine.enable_backward_allreduce = False
             self._sums = self._flat.statistics
             self._reader = VerdictReader(len(self._flat.verdict), runtime.device)

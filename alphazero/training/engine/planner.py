@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 
@@ -18,12 +18,11 @@ from alphazero.settings.load import Config
 from alphazero.settings.sections import AUTO, TrainingConfig
 from alphazero.training.engine.probe import (
     candidates,
-    find_micro_batch_size,
     fits,
     largest_that_fits,
     reserve_bytes,
 )
-from alphazero.training.ranks.batch import BatchPlan, idle_notice, plan_batches, share_notice
+from alphazero.training.ranks.batch import BatchPlan, idle_notice, plan_batches
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import Runtime
 
@@ -85,26 +84,29 @@ def choose_plan(
             equal_passes=training.zero_stage >= 2,
         )
     )
-    if size == AUTO:
-        found = _smallest(lambda: find_micro_batch_size(network, config, runtime), exchange)
-        plan = plan.with_micro_batch_size(found)
-        notices = (f"micro-batch size {found}: the most that fit into memory",)
-    elif runtime.device.type != "cpu":  # there the host has virtual memory: nothing would show
-        plan, notices = _cut_to_fit(plan, config, runtime, network, exchange)
+    if runtime.device.type != "cpu":  # there the host has virtual memory: nothing would show
+        before = plan.micro_batch_size
+        most = training.batch_size if size == AUTO else before
+        plan = plan.with_micro_batch_size(_largest_fitting(most, config, runtime, network, exchange))
+        if size == AUTO:
+            notices = (f"micro-batch size {plan.micro_batch_size}: the most that fit into memory",)
+        elif plan.micro_batch_size < before:
+            notices = (
+                f"changed arithmetic: micro-batches of {before} do not fit into device memory, "
+                f"{plan.micro_batch_size} do; the global batch stays {plan.batch_size}",
+            )
     changes = _changes(plan, training, saved, runtime.device) if saved else []
-    named = max(training.micro_batch_size, 0)
-    is_fixed = saved is not None
-    idle = idle_notice(plan, runtime.device.type, named, batch_is_fixed=is_fixed)
-    small = share_notice(plan, runtime.device.type, batch_is_fixed=is_fixed)
-    return plan, (*notices, *changes, *filter(None, [idle, small]))
+    idle = idle_notice(plan, max(training.micro_batch_size, 0), batch_is_fixed=saved is not None)
+    return plan, (*notices, *changes, *filter(None, [idle]))
 
 
-def _cut_to_fit(
-    plan: BatchPlan, config: Config, runtime: Runtime, network: AlphaZeroNet, exchange: Exchange
-) -> tuple[BatchPlan, tuple[str, ...]]:
-    """The plan with micro-batches that fit into the memory of every rank's GPU. Collective."""
-    reserve = reserve_bytes(network, config, plan.world_size)
-    sizes = [size for size in candidates(plan.batch_size, plan.world_size) if size <= plan.micro_batch_size]
+def _largest_fitting(
+    most: int, config: Config, runtime: Runtime, network: AlphaZeroNet, exchange: Exchange
+) -> int:
+    """The largest micro-batch, of at most so many positions, that every rank's GPU can hold. Collective."""
+    batch_size, world_size = config.training.batch_size, runtime.world_size
+    reserve = reserve_bytes(network, config, world_size)
+    sizes = [size for size in candidates(batch_size, world_size) if size <= most]
 
     def fits_here(size: int) -> bool:
         return fits(network, config, runtime.device, size, reserve)
@@ -114,18 +116,11 @@ def _cut_to_fit(
         if not found:
             raise TrainingError(
                 f"{runtime.host} {runtime.device}: micro-batches of {counted(sizes[0], 'position')} do not "
-                "fit; expected a smaller network or a GPU with more memory"
+                "fit; expected a smaller network, a GPU with more memory, or --zero-stage 1 or higher"
             )
         return found
 
-    size = _smallest(largest, exchange)
-    if size == plan.micro_batch_size:
-        return plan, ()
-    notice = (
-        f"changed arithmetic: micro-batches of {plan.micro_batch_size} do not fit into device memory, "
-        f"{size} do; the global batch stays {plan.batch_size}"
-    )
-    return plan.with_micro_batch_size(size), (notice,)
+    return min(exchange.numbers(exchange.on_each(largest)))
 
 
 def _changes(
@@ -133,7 +128,7 @@ def _changes(
 ) -> list[str]:
     """What is computed in another way than before the checkpoint."""
     changes, num_threads = [], torch.get_num_threads()
-    if device.type == "cpu" and saved.num_threads not in (0, num_threads):
+    if device.type == "cpu" and saved.num_threads != num_threads:
         changes.append(
             f"changed: threads per rank {saved.num_threads} -> {num_threads}; "
             "sums in fp32 differ in their last digits"
@@ -145,11 +140,6 @@ def _changes(
     if saved.precision != training.precision:
         changes.append(f"changed arithmetic: {training.precision}, was {saved.precision}")
     return changes
-
-
-def _smallest(find: Callable[[], int], exchange: Exchange) -> int:
-    """The smallest of all ranks' sizes, so that every rank can hold it. Collective."""
-    return min(exchange.numbers(exchange.on_each(find)))
 
 
 def choose_precision(

@@ -14,8 +14,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from alphazero.base.errors import ConfigError
-from alphazero.base.text import counted
 from alphazero.games.batch import Batch
 from alphazero.games.registry import GameSpec
 from alphazero.machine.memory import memory_error
@@ -25,7 +23,6 @@ from alphazero.settings.load import Config
 from alphazero.training.engine.optimizer import state_numbers
 from alphazero.training.engine.training_module import TrainingModule
 from alphazero.training.ranks.batch import micro_batch_sizes
-from alphazero.training.ranks.runtime import Runtime
 
 FLOAT_BYTES = 4  # parameters, gradients and optimizer state are fp32 in every precision
 # Legal moves of a random position for the probe: above the mean of real chess games (about 35).
@@ -34,24 +31,6 @@ MOVES_PER_POSITION = 48
 LIBRARY_BYTES = 512 << 20
 # Elements of a bucket where ds_config.json is silent: deepspeed/runtime/zero/config.py of 0.19.8.
 DEFAULT_BUCKET = 500_000_000
-
-
-def find_micro_batch_size(network: AlphaZeroNet, config: Config, runtime: Runtime) -> int:
-    """`--micro-batch-size auto` on this rank's GPU: the largest divisor of the batch size that fits.
-
-    Raises ConfigError where not even one position does.
-    """
-    sizes = candidates(config.training.batch_size, runtime.world_size)
-    reserve = reserve_bytes(network, config, runtime.world_size)
-    found = largest_that_fits(sizes, lambda size: fits(network, config, runtime.device, size, reserve))
-    if found is None:
-        free, total = torch.cuda.mem_get_info(runtime.device)
-        raise ConfigError(
-            f"--micro-batch-size auto: micro-batches of {counted(sizes[0], 'position')} do not fit "
-            f"({runtime.host} {runtime.device}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB free); "
-            "expected a smaller network, or --zero-stage 1 or higher"
-        )
-    return found
 
 
 def candidates(batch_size: int, world_size: int) -> list[int]:

@@ -316,7 +316,7 @@ class Trainer:
         better: tuple[str, ...] = ()
         if self._job.runtime.is_main:
             better = checkpoint_files.improved(self._job.run.checkpoints, figures)
-        return bool(self._exchange.from_main(better))
+        return bool(self._exchange.from_rank(0, better))
 
     def validate(self) -> Mapping[str, float]:
         """Measure the network on held-out positions and write the figures; the same on all ranks."""
@@ -365,7 +365,7 @@ class Trainer:
             tensors = self.confirm_synchronized(f"checkpoint at step {step}")
             optimizer = self._engine.optimizer_state()
             averaged = self._engine.averaged_tensors(tensors)
-            elapsed_s = self._exchange.from_main(self.elapsed_s())  # hosts write the same checkpoint
+            elapsed_s = self._exchange.from_rank(0, self.elapsed_s())  # hosts write the same checkpoint
             if self._services.writer:
                 source = self._source.state()
                 # Copies on the same device: training changes the originals.

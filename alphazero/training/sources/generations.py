@@ -48,7 +48,6 @@ from alphazero.training.ranks.batch import BatchPlan
 from alphazero.training.sources.gate import Gate
 from alphazero.training.sources.given_games import make_loader
 from alphazero.training.sources.shared_games import GenerationState, SharedGames, saved_lanes
-from alphazero.training.sources.shown_texts import game_text
 
 # The growth of the window as in KataGo (Wu 2019, appendix C).
 WINDOW_ALPHA, WINDOW_BETA = 0.75, 0.4
@@ -105,8 +104,6 @@ def report(
         f"window {window_positions:,} positions",
     ]
     services.console.say(" | ".join(filter(None, parts)))
-    if finished.num_rows:
-        services.metrics.note("self-play game", game_text(game, finished))
 
 
 class Generations:

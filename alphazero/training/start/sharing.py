@@ -37,7 +37,7 @@ def is_writer(directory: Path, local_rank: int, exchange: Exchange) -> bool:
     ancestors = (directory, *directory.absolute().parents)
     found = next(number for number, path in enumerate(ancestors) if path.is_dir())
     place = ancestors[min(max(exchange.numbers(found)), len(ancestors) - 1)]
-    start = exchange.from_main(secrets.token_hex(8))
+    start = exchange.from_rank(0, secrets.token_hex(8))
 
     def token(rank: int) -> Path:
         return place / f"{TOKEN}{start}-{rank}"
