@@ -80,10 +80,6 @@ class DeepSpeedSettings:
         """The options of ZeRO that DeepSpeed gets at this stage."""
         return {name: value for name, value in self.zero_options.items() if stage >= FROM_STAGE.get(name, 0)}
 
-    def offloads_at(self, stage: int) -> bool:
-        """Whether weights or optimizer state are kept outside the device at this ZeRO stage."""
-        return any(name.startswith("offload_") for name in self.zero_options_at(stage))
-
     def passed_on_line(self, stage: int) -> str:
         """One line about what DeepSpeed gets as it is at this ZeRO stage; "" for nothing."""
         zero = {f"{ZERO}.{name}": value for name, value in self.zero_options_at(stage).items()}

@@ -14,7 +14,6 @@ from alphazero.base.errors import CheckpointError, ConfigError
 from alphazero.base.section import Scope, checked, flag_of, json_ready, scope_of
 from alphazero.base.text import escaped, quoted
 from alphazero.games.outside.names import class_of, version_now
-from alphazero.settings.data import SampleFilters
 from alphazero.settings.load import SECTIONS, Config
 from alphazero.settings.sections import AUTO
 
@@ -58,12 +57,6 @@ def changed_settings(saved: Mapping[str, Any], config: Config) -> list[Change]:
             if old != new:
                 changes.append(Change(section, entry.name, old, new))
     return changes
-
-
-def changed_filters(saved: Mapping[str, Any], config: Config) -> list[str]:
-    """'min_elo 1500 -> 1600' for each filter of the given games that is another one."""
-    names = {entry.name for entry in fields(SampleFilters)}
-    return [str(change) for change in changed_settings(saved, config) if change.name in names]
 
 
 def listed(changes: Iterable[Change]) -> list[Change]:
@@ -159,7 +152,11 @@ def _kept_values(
     for entry in fields(section):
         key = entry.name
         is_of_a_start = entry.metadata["scope"] in _OF_A_START
-        if key in config.asked or is_of_a_start or _follows_another(key, config):
+        # `auto` knows the checkpoint's precision, and a rate that is named is not scaled.
+        is_chosen_elsewhere = (key == "precision" and config.training.precision == "auto") or (
+            key == "lr_scaling" and "learning_rate" in config.asked
+        )
+        if key in config.asked or is_of_a_start or is_chosen_elsewhere:
             continue
         value = saved.get(key, json_ready(entry.default))
         if key == "micro_batch_size":
@@ -187,16 +184,6 @@ def _checked(value: object, kind: object, entry: dataclasses.Field[Any]) -> Any:
         return checked(place, value, kind, entry)
     except ConfigError as error:
         raise ConfigError(str(error), found_by_all_ranks=True) from error
-
-
-def _follows_another(key: str, config: Config) -> bool:
-    """True for what is chosen elsewhere.
-
-    `auto` knows the checkpoint's precision, and a rate that is named is not scaled.
-    """
-    if key == "precision":
-        return config.training.precision == "auto"
-    return key == "lr_scaling" and "learning_rate" in config.asked
 
 
 def _is_open(key: str, config: Config) -> bool:

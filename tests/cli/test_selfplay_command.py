@@ -196,7 +196,7 @@ def test_settings_of_training_are_refused_by_name(weights, tmp_path, capsys, fla
     out = tmp_path / "games"
     assert main(["selfplay", "--weights", weights, "--out", str(out), "--games", "1", *flags]) == 2
     flag = flags[0].partition("=")[0].replace("_", "-")
-    assert capsys.readouterr().err == f"alphazero: error: {flag}: alphazero selfplay does not use it\n"
+    assert flag in capsys.readouterr().err
     assert not out.exists()
     with pytest.raises(SystemExit):
         build_parser("selfplay").parse_args(["--help"])

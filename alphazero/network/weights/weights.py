@@ -29,7 +29,6 @@ from alphazero.network.weights.checks import (
     safetensors_header_fault,
     shown,
     values_fault,
-    variances_fault,
 )
 from alphazero.network.weights.pt_file import read_pt_content
 from alphazero.settings.sections import NetworkConfig
@@ -49,20 +48,10 @@ class WeightsFile:
     metadata: Metadata
 
 
-def without_other_heads(weights: WeightsFile) -> WeightsFile:
-    """The network that is trained: what an import kept beside the heads that play would no longer fit it."""
-    kept = {name: t for name, t in weights.state_dict.items() if not name.startswith("other_heads.")}
-    return WeightsFile(dataclasses.replace(weights.config, other_heads=""), kept, weights.metadata)
-
-
-def weights_file_name(config: NetworkConfig) -> str:
-    """Name of a run's newest weights."""
-    return f"AlphaZeroNet_{config.blocks}x{config.filters}_distributed.pt"
-
-
-def best_weights_file_name(config: NetworkConfig, metric: str) -> str:
-    """Name of a run's best weights by one figure of its validations."""
-    return f"AlphaZeroNet_{config.blocks}x{config.filters}_best-{metric}.pt"
+def weights_file_name(config: NetworkConfig, metric: str = "") -> str:
+    """Name of a run's newest weights, or of its best by one figure of its validations."""
+    which = f"best-{metric}" if metric else "distributed"
+    return f"AlphaZeroNet_{config.blocks}x{config.filters}_{which}.pt"
 
 
 def save_weights(path: Path, network: AlphaZeroNet, metadata: Metadata) -> None:
@@ -182,7 +171,7 @@ def check_state_dict(path: Path, state_dict: object) -> dict[str, Tensor]:
         isinstance(key, str) and isinstance(value, Tensor) for key, value in state_dict.items()
     ):
         raise WeightsError(f"{path}: state_dict: expected tensors by name")
-    for fault in (layout_fault, values_fault, variances_fault):
+    for fault in (layout_fault, values_fault):
         if found := fault(state_dict):
             raise WeightsError(f"{path}: {found}")
     return state_dict

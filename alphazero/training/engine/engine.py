@@ -237,7 +237,7 @@ class Engine:
         if self._has_moving_scale:
             # Here at the latest it must know of the step before. The device has that step's update and this
             # forward pass to do meanwhile.
-            self._read_verdict()
+            self.take_verdict()
         scale = self.loss_scale.scale
         if self._guard:
             self._guard.scale = scale
@@ -270,7 +270,7 @@ class Engine:
         All stays as it was where loss or gradients are not finite: of `bad_ranks`, or at ZeRO stage 0 of
         any rank. `take_verdict` reports which.
         """
-        self._read_verdict()
+        self.take_verdict()
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate * group.get("rate_share", 1.0)
         if self._flat is None:
@@ -313,17 +313,13 @@ class Engine:
 
     def take_verdict(self) -> StepVerdict:
         """Whether the last step was made. Waits for the device."""
-        self._read_verdict()
+        if self._is_verdict_due:
+            self._is_verdict_due = False
+            self._verdict = self._reader.read()
+            self.loss_scale.update(self._verdict.is_bad)
+            if self._verdict.is_bad:
+                self._statistics.take_back()
         return self._verdict
-
-    def _read_verdict(self) -> None:
-        if not self._is_verdict_due:
-            return
-        self._is_verdict_due = False
-        self._verdict = self._reader.read()
-        self.loss_scale.update(self._verdict.is_bad)
-        if self._verdict.is_bad:
-            self._statistics.take_back()
 
     def abandon_step(self) -> None:
         """Forget the passes since the last step (below ZeRO 2, where nothing was exchanged yet)."""
@@ -339,7 +335,7 @@ class Engine:
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[AlphaZeroNet]:
         """The network in inference mode with its running statistics in place, averaged if there is an EMA."""
-        self._read_verdict()
+        self.take_verdict()
         if self._average:
             yield network_of(self.network.config, self.inference_tensors())
             return
@@ -355,7 +351,7 @@ class Engine:
 
         The checksum in a run's log depends on the order.
         """
-        self._read_verdict()
+        self.take_verdict()
         self._statistics.publish()
         yield from self._state.weights()
         persistent = self.network.state_dict().keys()

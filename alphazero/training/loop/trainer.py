@@ -36,7 +36,6 @@ from alphazero.training.loop.progress import (
     StepSums,
     describe_validation,
 )
-from alphazero.training.loop.schedule import read_interval
 from alphazero.training.loop.stop import LAST_EVENTS, Event
 from alphazero.training.ranks.batch import BatchPlan, micro_batch_sizes
 
@@ -72,7 +71,9 @@ class Trainer:
         self._clock = services.clock
         self._progress = Progress(job, services, self.elapsed_s)
         engine.time_communication(lambda: self._clock.part(Part.GRADIENTS))
-        self._save_steps, self._save_s = read_interval(job.config.training.checkpoint_interval)
+        interval = job.config.training.checkpoint_interval  # 1000 (steps) or 30m (minutes)
+        self._save_steps = 0 if interval.endswith("m") else int(interval)
+        self._save_s = 60.0 * int(interval[:-1]) if interval.endswith("m") else 0.0
         self._last_save = time.monotonic()
         self._saved_step = position.step
         self._bad_in_a_row = 0

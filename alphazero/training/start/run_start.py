@@ -19,7 +19,7 @@ from alphazero.machine.lock import ORPHAN_WAIT_S
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint, TrainingState
 from alphazero.network.weights.open_network import read_weights, weights_of_checkpoint
-from alphazero.network.weights.weights import Metadata, WeightsFile, best_weights_file_name, write_weights
+from alphazero.network.weights.weights import Metadata, WeightsFile, weights_file_name, write_weights
 from alphazero.run import checkpoint_files
 from alphazero.run.checkpoint_files import BEST_METRICS, find_best, step_of
 from alphazero.run.directory import RunDirectory, choose_run_directory, claimed, create
@@ -189,7 +189,7 @@ def publish(job: Job, checkpoint: Checkpoint, metrics: Sequence[str] = ()) -> No
         "averaged": checkpoint.ema is not None,
     }
     weights = WeightsFile(job.config.network, checkpoint.ema or checkpoint.weights, metadata)
-    best = [job.run.path / best_weights_file_name(job.config.network, metric) for metric in metrics]
+    best = [job.run.path / weights_file_name(job.config.network, metric) for metric in metrics]
     for path in best or [job.newest_weights]:
         write_weights(path, weights)
 
@@ -205,7 +205,7 @@ def _keep_weights(job: Job, start: RunStart) -> None:
     if not job.newest_weights.exists():
         publish(job, start.resumed)
     for metric in BEST_METRICS:
-        file = job.run.path / best_weights_file_name(job.config.network, metric)
+        file = job.run.path / weights_file_name(job.config.network, metric)
         try:
             best = find_best(job.run.checkpoints, metric, hash_files=False)
         except AlphaZeroError:  # none is marked

@@ -21,7 +21,6 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.model.sizes import FLOAT_BYTES, STAGES, on_meta_device, rank_bytes
 from alphazero.network.weights.checkpoint import Checkpoint, Tensors
 from alphazero.network.weights.open_network import open_weights
-from alphazero.network.weights.weights import without_other_heads
 from alphazero.run.checkpoint_files import MANIFEST
 from alphazero.run.find import find_weights, is_checkpoint
 from alphazero.settings.load import Config
@@ -85,12 +84,16 @@ def starting_network(
 
     def read() -> Json:
         path = find_weights(name, FLAG)
-        weights = without_other_heads(open_weights(name, FLAG))
-        check_shape(weights.config, network, asked, name)
-        tensors.update(weights.state_dict)
+        weights = open_weights(name, FLAG)
+        # What an import kept beside the heads that play would no longer fit the network that is trained.
+        given = dataclasses.replace(weights.config, other_heads="")
+        check_shape(given, network, asked, name)
+        tensors.update(
+            (key, t) for key, t in weights.state_dict.items() if not key.startswith("other_heads.")
+        )
         digest = sha256_of(path / MANIFEST if is_checkpoint(path) else path)
         source = {"weights": name, "file": str(path.absolute()), "sha256": digest}
-        return {"network": dataclasses.asdict(weights.config), "source": source}
+        return {"network": dataclasses.asdict(given), "source": source}
 
     found = exchange.on_main(read)
     shape, source = NetworkConfig(**found["network"]), found["source"]
@@ -116,7 +119,8 @@ def require_memory(
     It asks before any of it is made; activations are not counted. Where ds_config.json keeps parts of it
     elsewhere, how much is not known.
     """
-    if not config.deepspeed.offloads_at(config.training.zero_stage):
+    options = config.deepspeed.zero_options_at(config.training.zero_stage)
+    if not any(name.startswith("offload_") for name in options):
         exchange.on_each(lambda: _require_here(config, runtime, available_bytes(runtime)))
 
 

@@ -62,12 +62,6 @@ def test_a_stage_that_shares_out_what_one_rank_cannot_hold_is_enough() -> None:
     require_memory(load_config("chess_1b", {}, offloads), runtime_of(1), LONE, lambda _: 0)
 
 
-def test_offloading_is_read_from_the_options_of_the_stage() -> None:
-    settings = DeepSpeedSettings(zero_options={"offload_optimizer": {"device": "cpu"}})
-    assert [settings.offloads_at(stage) for stage in (0, 1, 2, 3)] == [False, True, True, True]
-    assert not DeepSpeedSettings().offloads_at(3)
-
-
 def test_all_ranks_are_refused_alike() -> None:
     argv = [sys.executable, refusing.__file__]
     done = subprocess.run(argv, env=environment(), capture_output=True, text=True, timeout=240, check=True)
