@@ -177,8 +177,7 @@ def settled_config(args: argparse.Namespace, ranks: int) -> Config:
     """The preset as a run on so many ranks begins with it, with what the flags name."""
     flags = {"lanes": args.lanes, "simulations_per_round": args.simulations_per_round}
     config = load_config(args.config, flags)
-    rounds = settled(config.self_play, config.search, config.training.batch_size, ranks)
-    own = rounds.of(config.self_play)
+    own = settled(config.self_play, config.search, config.training.batch_size, ranks)
     own = dataclasses.replace(own, resign_threshold=own.resign_threshold or args.resign)
     return dataclasses.replace(config, self_play=own)
 

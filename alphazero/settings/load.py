@@ -277,11 +277,6 @@ def _effective(
     return list(last.values())
 
 
-def places(settings: DeepSpeedSettings) -> dict[str, str]:
-    """By the name of a setting, the file and line that a ds_config.json gives it in."""
-    return {one.name: one.place for one in settings.values}
-
-
 def decided(config: Config) -> list[str]:
     """Lines to print: what a ds_config.json decided and what not, what DeepSpeed gets, what is ignored."""
     settings = config.deepspeed

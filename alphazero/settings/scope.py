@@ -137,7 +137,8 @@ def kept_settings(saved: Mapping[str, Any], saved_micro_batch_size: int, config:
         changes += [
             Change(name, key, json_ready(getattr(current, key)), json_ready(value))
             for key, value in values.items()
-            if getattr(current, key) != value and not _is_open(key, config)
+            if getattr(current, key) != value
+            and not (_is_auto(key, config) or (key == "lanes" and key in config.set_by_game))
         ]
         sections[name] = dataclasses.replace(current, **values)
     return Kept(dataclasses.replace(config, **sections), tuple(changes))
@@ -156,7 +157,8 @@ def _kept_values(
         is_chosen_elsewhere = (key == "precision" and config.training.precision == "auto") or (
             key == "lr_scaling" and "learning_rate" in config.asked
         )
-        if key in config.asked or is_of_a_start or is_chosen_elsewhere:
+        is_asked = key in config.asked and not _is_auto(key, config)
+        if is_asked or is_of_a_start or is_chosen_elsewhere:
             continue
         value = saved.get(key, json_ready(entry.default))
         if key == "micro_batch_size":
@@ -186,7 +188,6 @@ def _checked(value: object, kind: object, entry: dataclasses.Field[Any]) -> Any:
         raise ConfigError(str(error), found_by_all_ranks=True) from error
 
 
-def _is_open(key: str, config: Config) -> bool:
-    """True for lanes and budget in place of `auto`, which are not listed as changes."""
-    is_of_rounds = key in ("lanes", "simulations_per_round")
-    return is_of_rounds and (getattr(config.self_play, key) == 0 or key in config.set_by_game)
+def _is_auto(key: str, config: Config) -> bool:
+    """True for lanes and budget where they are left open: a run keeps those that it began with."""
+    return key in ("lanes", "simulations_per_round") and getattr(config.self_play, key) == 0

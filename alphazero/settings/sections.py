@@ -218,6 +218,11 @@ class TrainingConfig:
         scope=Scope.START,
         **OF_JSON,
     )
+    value_q_ratio: float = share(
+        0.0,
+        "share of the search's value (self-play, lc0's games), or else of the evaluations in PGN comments, "
+        "in the value target; the rest is the result",
+    )
     host_weights: tuple[str, ...] = setting(
         (),
         "shares of hosts of unequal speed, HOST=WEIGHT ...; a host that is not named has 1 (ZeRO 0 and 1)",

@@ -189,7 +189,6 @@ def test_what_a_process_cannot_do_is_the_error_of_the_command(weights, tmp_path,
         ("--generations", "5", "--lanes", "2"),
         ("--gate-games=3",),
         ("--evaluation-precision", "int8"),
-        ("--value_q_ratio", "0.5"),
     ],
 )
 def test_settings_of_training_are_refused_by_name(weights, tmp_path, capsys, flags: tuple[str, ...]) -> None:

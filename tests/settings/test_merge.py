@@ -4,7 +4,7 @@ import pytest
 
 from alphazero.base.errors import ConfigError
 from alphazero.settings.deepspeed_file import read_deepspeed_settings
-from alphazero.settings.load import decided, load_config, places
+from alphazero.settings.load import decided, load_config
 from tests.support.paths import REPOSITORY
 
 
@@ -123,4 +123,5 @@ def test_a_rate_of_the_file_is_not_scaled_by_a_preset(write, tmp_path):
 
 def test_the_place_of_each_setting_is_known(write):
     settings = read_deepspeed_settings(write('{\n"train_batch_size": 8}'))
-    assert places(settings)["batch_size"].endswith("ds.json:2")
+    (place,) = (one.place for one in settings.values if one.name == "batch_size")
+    assert place.endswith("ds.json:2")

@@ -36,7 +36,7 @@ from alphazero.run.find import find_weights
 from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
 from alphazero.settings.cluster import MOST_NODES, ClusterConfig, read_cluster
 from alphazero.settings.flags import whole
-from alphazero.settings.load import Config, decided, places
+from alphazero.settings.load import Config, decided
 from alphazero.settings.scope import kept_settings
 from alphazero.show.weights_and_biases import require_wandb
 from alphazero.training.ranks.batch import (
@@ -158,7 +158,7 @@ def check_batches(plan: LaunchPlan, config: Config, *, fresh_start: bool) -> lis
         return [f"batch {config.training.batch_size} over as many ranks as the hosts have devices", *shown]
     weights = [host.weight for host in plan.hosts for _ in range(host.num_ranks or 0)]
     device = "cpu" if plan.device == "cpu" else "cuda"
-    sizes, _ = fix_batch(config, len(weights), saved, places(config.deepspeed))
+    sizes, _ = fix_batch(config, len(weights), saved)
     equal_passes = config.training.zero_stage >= 2
     batches = plan_batches(
         sizes.batch_size, _in_use(sizes, saved), weights, device, equal_passes=equal_passes

@@ -195,20 +195,20 @@ class BatchSizes:
 
 
 def fix_batch(
-    config: Config, num_ranks: int, saved: BatchSizes | None = None, places: Mapping[str, str] | None = None
+    config: Config, num_ranks: int, saved: BatchSizes | None = None
 ) -> tuple[BatchSizes, tuple[str, ...]]:
     """The batch and micro-batch of this job, and lines to print.
 
-    saved: what a run that continues keeps; accumulation gives way then. places: by setting, the file and line
-    of ds_config.json it comes from. Raises ConfigError where numbers contradict each other.
+    saved: what a run that continues keeps; accumulation gives way then. Raises ConfigError where numbers
+    contradict each other.
     """
-    numbers = _Numbers(config, num_ranks, places or {})
+    numbers = _Numbers(config, num_ranks)
     return _continuing(numbers, saved) if saved else _beginning(numbers)
 
 
 def implied_ranks(config: Config) -> int:
     """The number of ranks that three given numbers leave possible; 0 where they are not all given."""
-    given = _Numbers(config, 1, {}).given()
+    given = _Numbers(config, 1).given()
     return _ranks_of(given) if len(given) == len(JSON_NAMES) else 0
 
 
@@ -220,7 +220,7 @@ def _ranks_of(given: Mapping[str, int]) -> int:
 
 def batch_over(config: Config, most_ranks: int) -> int:
     """The batch over so many ranks, as far as it follows from the other two numbers."""
-    given = _Numbers(config, most_ranks, {}).given()
+    given = _Numbers(config, most_ranks).given()
     if BATCH in given or MICRO not in given or PASSES not in given:
         return config.training.batch_size
     return given[MICRO] * given[PASSES] * most_ranks
@@ -232,7 +232,6 @@ class _Numbers:
 
     config: Config
     num_ranks: int
-    places: Mapping[str, str]
 
     def given(self) -> dict[str, int]:
         """Those that were given: by a flag, ds_config.json or a TOML file of the user's."""
@@ -261,8 +260,8 @@ class _Numbers:
 
     def place(self, *names: str) -> str:
         """The file and line of the first of these numbers that ds_config.json gave."""
-        found = next((self.places[name] for name in names if self.is_json(name) and name in self.places), "")
-        return f"{found}: " if found else ""
+        values = {one.name: one for one in self.config.deepspeed.values}
+        return next((f"{values[name].place}: " for name in names if self.is_json(name)), "")
 
 
 def _beginning(numbers: _Numbers) -> tuple[BatchSizes, tuple[str, ...]]:

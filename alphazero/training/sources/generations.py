@@ -167,9 +167,7 @@ class Generations:
         mixture = None
         if self._given is not None and self._window is not self._given:  # it begins with the given games
             mixture = Mixture(self._given.num_samples, self._own.historical_share)
-        ratio = self._own.value_q_ratio
-        loader = make_loader(self._job, self._window, plan, value_q_ratio=ratio, mixture=mixture)
-        return loader.iterate(first, last)
+        return make_loader(self._job, self._window, plan, mixture=mixture).iterate(first, last)
 
     def state(self) -> SourceState:
         """Where the generations stand, with the games under way."""
@@ -265,9 +263,9 @@ class Generations:
                 self._job.spec.name,
                 self._settings,
                 lanes,
-                own.simulations_per_round or own.moves_per_round,
+                own.simulations_per_round,
                 self._evaluator,
-                in_simulations=own.simulations_per_round > 0,
+                in_simulations=True,
                 cache=self._cache,
                 num_threads=torch.get_num_threads(),
                 tables=self._tables,

@@ -73,9 +73,6 @@ def _data(job: Job, window: Window | None, held_out: Window | None) -> list[str]
         lines.append(f"held out          {counted(held_out.num_games, 'game')}")
     games, search = job.config.self_play, job.config.search
     if games.mode != "supervised":
-        budget = counted(games.simulations_per_round, "simulation")
-        if not games.simulations_per_round:
-            budget = counted(games.moves_per_round, "move")
         training = job.config.training.precision
         precision = evaluation_precision(
             games.evaluation_precision,
@@ -87,7 +84,7 @@ def _data(job: Job, window: Window | None, held_out: Window | None) -> list[str]
         lines.append(
             f"self-play         {counted(games.generations, 'generation')}, {counted(games.lanes, 'lane')}, "
             f"{search.algorithm} with {counted(search.simulations, 'simulation')} per move, "
-            f"rounds of {budget}, "
+            f"rounds of {counted(games.simulations_per_round, 'simulation')}, "
             f"batches of {games.evaluation_batch} in {precision}"
         )
     return lines

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from alphazero.settings.load import Config, decided, places
+from alphazero.settings.load import Config, decided
 from alphazero.settings.outside.chosen import lanes_over
 from alphazero.settings.scope import Kept, kept_settings
-from alphazero.settings.self_play import Rounds, as_begun, settled
+from alphazero.settings.self_play import settled
 from alphazero.training.engine.planner import choose_precision
 from alphazero.training.ranks.batch import BatchSizes, fix_batch
 from alphazero.training.ranks.runtime import apply_device_settings
@@ -24,13 +24,10 @@ def settle_settings(
     config, own = kept.config, kept.config.self_play
     starting, lines = starting_network(config, start.resumed, rank.exchange)
     batch = BatchSizes(saved.batch_size, saved.micro_batch_size) if saved else None
-    sizes, batch_lines = fix_batch(config, num_ranks, batch, places(config.deepspeed))
-    if saved:
-        rounds = as_begun(own, config.asked, saved.config.get("self_play", {}))
-    else:
-        rounds = Rounds(lanes_over(config, num_ranks), own.simulations_per_round)
-        if own.mode != "supervised":
-            rounds = settled(rounds.of(own), config.search, sizes.batch_size, num_ranks)
+    sizes, batch_lines = fix_batch(config, num_ranks, batch)
+    if not saved and own.mode != "supervised":
+        own = replace(own, lanes=lanes_over(config, num_ranks))
+        own = settled(own, config.search, sizes.batch_size, num_ranks)
     device_lines = apply_device_settings(config.training, device)
     precision, precision_lines = choose_precision(
         config, device, saved.precision if saved else "", rank.exchange
@@ -41,6 +38,6 @@ def settle_settings(
         micro_batch_size=sizes.micro_batch_size,
         precision=precision,
     )
-    config = replace(config, network=starting.config, training=training, self_play=rounds.of(own))
+    config = replace(config, network=starting.config, training=training, self_play=own)
     lines = [*kept.lines(), *lines, *decided(config), *batch_lines]
     return config, starting, [*lines, *device_lines, *precision_lines]

@@ -137,7 +137,7 @@ def prepare(config: Config, request: Request, start: RunStart, rank: RankContext
         check_self_play(start, config, exchange)
         if start.is_complete(job):
             check_nothing_else_is_asked(job, saved, changes, request)
-    curve, curve_lines = choose_value_curve(config.data, config.self_play.mode, window, exchange)
+    curve, curve_lines = choose_value_curve(config, window, exchange)
     notices += [*kernel_lines, *changes, *plan_changes, *curve_lines]
     notices += find_symmetries(config.network.game, exchange)
     notices += graph_notices(config.training, config.deepspeed.passed_on, runtime.device)
