@@ -260,10 +260,8 @@ def refuse_section(file: TomlFile, name: str, known: Mapping[str, type]) -> typi
     )
 
 
-def values_of(
-    section: type, file: TomlFile, name: str, entries: Mapping[str, Any], noun: str = "setting"
-) -> dict[str, Any]:
-    """The values that section `name` of a file gives to fields of `section`; `noun` names one in messages.
+def values_of(section: type, file: TomlFile, name: str, entries: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that section `name` of a file gives to fields of `section`.
 
     Raises ConfigError for a key or value that cannot be.
     """
@@ -274,7 +272,7 @@ def values_of(
         place = file.place(name, key)
         if key not in known:
             raise ConfigError(
-                f"{place}: {quoted(key)} = {quoted(value)}: no such {noun}; {one_of(key, known)}"
+                f"{place}: {quoted(key)} = {quoted(value)}: no such setting; {one_of(key, known)}"
             )
         values[key] = checked(f"{place}: {key}", value, kinds[key], known[key])
     return values

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from alphazero.base.text import counted, table
-from alphazero.machine.findings import Finding, Severity, Thresholds, exit_status, shown, worst
+from alphazero.machine.findings import Finding, Severity, exit_status, shown, worst
 from alphazero.machine.judge import Judge, judge_gpus, judge_host, judge_nvml
 from alphazero.machine.memory import HostReading, read_host
 from alphazero.machine.nvml import Driver, GpuReading, NvmlUnusable, expects_gpus, open_nvml
@@ -45,7 +45,7 @@ class HealthReport:
         return sorted(faults, key=lambda finding: -finding.severity)
 
 
-def check_this_host(thresholds: Thresholds, directory: Path, device: str) -> HealthReport:
+def check_this_host(directory: Path, device: str) -> HealthReport:
     """Look at this host and judge it; devices that CUDA_VISIBLE_DEVICES leaves out are read, but not judged.
 
     directory: where the run will be written. device: auto, cuda (a GPU must be there) or cpu (GPUs are not
@@ -55,7 +55,7 @@ def check_this_host(thresholds: Thresholds, directory: Path, device: str) -> Hea
     driver: Driver | None = None
     gpus: tuple[GpuReading, ...] = ()
     present = expects_gpus(device)
-    judge = Judge(host, thresholds.gpu)
+    judge = Judge(host)
     try:
         if device == "cpu":
             judge.add(Severity.OK, "nvml", "not asked (--device cpu)")
@@ -69,9 +69,9 @@ def check_this_host(thresholds: Thresholds, directory: Path, device: str) -> Hea
         judge.findings.append(judge_nvml(error, host, present))
     findings = judge.findings
     visible = tuple(filter(is_visible, gpus))
-    findings += judge_gpus(visible, thresholds.gpu, host, family_of_this_process())
+    findings += judge_gpus(visible, host, family_of_this_process())
     machine = read_host(directory)
-    findings += judge_host(machine, thresholds.host, host, len(visible))
+    findings += judge_host(machine, host, len(visible))
     hidden = tuple(gpu for gpu in gpus if gpu not in visible)
     return HealthReport(host, time.time(), driver, visible, hidden, machine, tuple(findings))
 

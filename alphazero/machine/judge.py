@@ -1,16 +1,15 @@
-"""What readings of GPUs and of the host mean: findings by the thresholds, each fault with its advice."""
+"""What readings of GPUs and of the host mean: their limits, and each fault with its advice."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from alphazero.machine.findings import Finding, GpuThresholds, HostThresholds, Severity
+from alphazero.machine.findings import Finding, Severity
 from alphazero.machine.memory import HostReading
 from alphazero.machine.nvml import GpuReading, NvmlUnusable, Process
 
 MIB = 1 << 20
-FAULTS = (Severity.FAIL, Severity.WARN)
 
 # NVML error codes (nvml.h); pynvml may be missing where they are judged.
 DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH = 9, 12, 18
@@ -21,33 +20,77 @@ INIT_ADVICE = {
     VERSION_MISMATCH: "driver and library are of different versions, as after an update: reboot the host",
 }
 RESET = "nvidia-smi --gpu-reset -i N on the idle device, or reboot"
-# What to do where a reading of a GPU reaches its limit, or is true.
-GPU_ADVICE = {
-    "ecc_uncorrected_volatile": f"data on the device was wrong: {RESET}; run diagnostics if it comes again",
-    "remap_pending": f"rows wait to be remapped: {RESET}",
-    "remap_failed": "no spare rows: replace the device",
-    "retired_pages": "its memory wears out: replace the device",
-    "retired_pages_pending": f"pages wait to be retired: {RESET}",
-    "temperature_c": "check fans, air flow and room temperature",
+
+
+@dataclass(frozen=True)
+class Limit:
+    """From which value on a reading is a fault, with `least` below which one; and what to do then."""
+
+    advice: str
+    warn: float | None = None
+    fail: float | None = None
+    least: bool = False
+
+
+# "gcm" is Meta's GPU cluster monitoring (facebookresearch/gcm, health_checks); "DCGM" is NVIDIA's Data Center
+# GPU Manager (dcgm_gpu_hardware_limits.h). What names neither is our own choice.
+GPU_LIMITS = {
+    # Uncorrectable ECC errors since the driver was loaded. gcm: > 0 is critical.
+    "ecc_uncorrected_volatile": Limit(
+        f"data on the device was wrong: {RESET}; run diagnostics if it comes again", fail=1
+    ),
+    "remap_pending": Limit(f"rows wait to be remapped: {RESET}", fail=1),
+    "remap_failed": Limit("no spare rows: replace the device", fail=1),
+    # Both causes (devices before Ampere). gcm: > 10; DCGM: 15 soft, 63 hard.
+    "retired_pages": Limit("its memory wears out: replace the device", fail=11),
+    "retired_pages_pending": Limit(f"pages wait to be retired: {RESET}", fail=1),
+    # gcm: > 84 C.
+    "temperature_c": Limit("check fans, air flow and room temperature", warn=85),
 }
-# What to do where too little is left on the host, by reading in MiB or as a number.
-LEFT_ADVICE = {
-    "memory_available_mib": "end other programs, or run fewer processes here",
-    "disk_free_mib": "make room in {directory}, or choose another with --runs-dir",
-    "inodes_free": "too many files on the disk of {directory}: remove some (df -i)",
-    "shm_free_mib": "NCCL needs it: docker run --shm-size=1g or --ipc=host",
-    "open_files": "ulimit -n 65536 (or LimitNOFILE, or /etc/security/limits.conf)",
+# gcm: 850 MiB, as drivers before 510 count what they reserve for themselves (600 on large devices) as used.
+OTHERS_MEMORY = Limit(
+    "in use by {by}: wait for it, or choose other devices with CUDA_VISIBLE_DEVICES", warn=850
+)
+# An idle device, and the power limit that every full load meets.
+HARMLESS_CLOCK_REASONS = ("gpu_idle", "software_power_cap")
+# Xid errors that mean a broken device or driver (gcm; numbers as in NVIDIA's Xid documentation). All others
+# warn: most are faults of a program.
+BROKEN_XIDS = (48, 56, 57, 58, 62, 63, 64, 65, 68, 69, 73, 74, 79, 80, 81, 92, 119, 120)
+# Of what is free or allowed on the host.
+LEFT_LIMITS = {
+    # A rank on the CPU needs about 1 GiB, a rank on a GPU with its pinned buffers 3 GiB.
+    "memory_available_mib": Limit("end other programs, or run fewer processes here", 4096, 1024, least=True),
+    # A checkpoint of 20x256 with its optimizer is under 400 MiB.
+    "disk_free_mib": Limit(
+        "make room in {directory}, or choose another with --runs-dir", 20480, 2048, least=True
+    ),
+    "inodes_free": Limit(
+        "too many files on the disk of {directory}: remove some (df -i)", 100_000, 1000, least=True
+    ),
+    # Docker gives 64 MiB without --shm-size; NCCL's documentation asks for 1 GiB.
+    "shm_free_mib": Limit("NCCL needs it: docker run --shm-size=1g or --ipc=host", 1000, 32, least=True),
+    # A rank opens a few hundred with its sockets.
+    "open_files": Limit(
+        "ulimit -n 65536 (or LimitNOFILE, or /etc/security/limits.conf)", 1024, 256, least=True
+    ),
 }
+# A host that swaps is a straggler.
+SWAP_USED_PERCENT = Limit("memory is being swapped to disk, which is slow: end other programs", warn=50)
+# One-minute load average; above it others slow this host.
+LOAD_PER_CORE = Limit("other programs use the cores, and training will be slower (see top)", warn=2)
+# One core drives the GPU, the others encode positions.
+CORES_PER_GPU = Limit(
+    "too few cores to feed the GPUs: give the container or the job more", warn=2, least=True
+)
 # Little of these is a warning before a start; during a job only a failure.
 JUDGED_BY_ALARMS = ("disk_free_mib", "memory_available_mib")
 
 
 @dataclass(frozen=True)
 class Judge:
-    """Makes the findings of a host, or of one of its GPUs, by a section of the thresholds."""
+    """Makes the findings of a host, or of one of its GPUs."""
 
     host: str
-    thresholds: GpuThresholds | HostThresholds
     gpu: GpuReading | None = None
     findings: list[Finding] = field(default_factory=list)
 
@@ -71,24 +114,20 @@ class Judge:
             why = f"NVML: {dict(self.gpu.unread).get(name, 'not reported')}"
         self.add(Severity.UNKNOWN, name, None, advice=why)
 
-    def limit(self, name: str, value: float | None, advice: str, *, least: bool = False) -> None:
-        """A fault where `value` is at or over the threshold NAME_fail or NAME_warn; with `least` below it.
-
-        A truth value has no threshold: it is a failure where it is true.
-        """
+    def compare(self, name: str, value: float | None, limit: Limit, **words: str) -> None:
+        """A reading with its limit. words: of the advice."""
         if value is None:
             self.unknown(name)
             return
+        advice, severity, threshold = limit.advice.format(**words), Severity.OK, limit.warn or limit.fail
+        for fault, bound in ((Severity.FAIL, limit.fail), (Severity.WARN, limit.warn)):
+            if bound is not None and (value < bound if limit.least else value >= bound):
+                severity, threshold = fault, bound
+                break
         if isinstance(value, bool):
-            self.add(Severity.FAIL if value else Severity.OK, name, "yes" if value else "no", None, advice)
-            return
-        named = {kind: getattr(self.thresholds, f"{name}_{kind.word}", None) for kind in FAULTS}
-        limits = {severity: limit for severity, limit in named.items() if limit is not None}
-        for severity, limit in limits.items():
-            if value < limit if least else value >= limit:
-                self.add(severity, name, value, limit, advice)
-                return
-        self.add(Severity.OK, name, value, list(limits.values())[-1])
+            self.add(severity, name, "yes" if value else "no", None, advice)
+        else:
+            self.add(severity, name, value, threshold, advice)
 
 
 def judge_nvml(error: NvmlUnusable, host: str, device_present: bool) -> Finding:
@@ -105,43 +144,39 @@ def judge_nvml(error: NvmlUnusable, host: str, device_present: bool) -> Finding:
 
 
 def judge_gpus(
-    readings: Sequence[GpuReading],
-    thresholds: GpuThresholds,
-    host: str,
-    own_pids: Collection[int],
-    *,
-    running: bool = False,
+    readings: Sequence[GpuReading], host: str, own_pids: Collection[int], *, running: bool = False
 ) -> list[Finding]:
     """Findings of all `readings`; `own_pids` may use the devices. running: a job trains on them."""
     any_link = any(link.active for reading in readings for link in reading.nvlinks or ())
     findings: list[Finding] = []
     for reading in readings:
-        judge = Judge(host, thresholds, reading)
+        judge = Judge(host, reading)
         if reading.lost:
             advice = "power-cycle the host (a reset is seldom enough); see dmesg | grep Xid"
             judge.add(Severity.FAIL, "answers", reading.lost, None, advice)
         else:
             judge.add(Severity.OK, "answers", "yes")
-            for name, advice in GPU_ADVICE.items():
-                judge.limit(name, getattr(reading, name), advice)
-            _judge_clocks(judge, reading, thresholds)
-            _judge_nvlinks(judge, reading, thresholds, any_link)
+            for name, limit in GPU_LIMITS.items():
+                judge.compare(name, getattr(reading, name), limit)
+            _judge_clocks(judge, reading)
+            _judge_nvlinks(judge, reading, any_link)
             _judge_others(judge, reading, own_pids, running)
         findings += judge.findings
     return findings
 
 
-def _judge_clocks(judge: Judge, reading: GpuReading, thresholds: GpuThresholds) -> None:
+def _judge_clocks(judge: Judge, reading: GpuReading) -> None:
     if reading.clock_reasons is None:
         judge.unknown("clock_reasons")
         return
-    faults = [name for name in reading.clock_reasons if name not in thresholds.harmless_clock_reasons]
+    faults = [name for name in reading.clock_reasons if name not in HARMLESS_CLOCK_REASONS]
     value = ", ".join(faults or reading.clock_reasons) or "none"
     advice = "the device is slowed down: check its cooling and power supply (nvidia-smi -q -d PERFORMANCE)"
     judge.add(Severity.WARN if faults else Severity.OK, "clock_reasons", value, None, advice)
 
 
-def _judge_nvlinks(judge: Judge, reading: GpuReading, thresholds: GpuThresholds, any_link: bool) -> None:
+def _judge_nvlinks(judge: Judge, reading: GpuReading, any_link: bool) -> None:
+    """An inactive link (gcm: any) is a failure where another one of the host is active."""
     if reading.nvlinks is None:
         judge.unknown("nvlinks")
         return
@@ -151,10 +186,10 @@ def _judge_nvlinks(judge: Judge, reading: GpuReading, thresholds: GpuThresholds,
     if any_link:
         advice = "check nvidia-fabricmanager and the bridge or switch, then reset the device"
     judge.add(
-        severity if len(inactive) >= thresholds.inactive_nvlinks_fail else Severity.OK,
+        severity if inactive else Severity.OK,
         "nvlinks",
         f"inactive: {', '.join(inactive)}" if inactive else f"{len(reading.nvlinks)} active",
-        f"{thresholds.inactive_nvlinks_fail} inactive",
+        "1 inactive",
         advice,
     )
 
@@ -176,8 +211,7 @@ def _judge_others(judge: Judge, reading: GpuReading, own_pids: Collection[int], 
         own = sum(process.memory_bytes or 0 for process in processes if process.pid in own_pids)
         others = max((reading.memory_used_bytes or 0) - own, others)
     by = ", ".join(map(_described, foreign)) or "no process that NVML lists"
-    advice = f"in use by {by}: wait for it, or choose other devices with CUDA_VISIBLE_DEVICES"
-    judge.limit("others_memory_mib", others // MIB, advice)
+    judge.compare("others_memory_mib", others // MIB, OTHERS_MEMORY, by=by)
 
 
 def _described(process: Process) -> str:
@@ -186,45 +220,40 @@ def _described(process: Process) -> str:
     return f"pid {process.pid} ({name}, {memory})"
 
 
-def judge_xid(xid: int, reading: GpuReading, thresholds: GpuThresholds, host: str) -> Finding:
+def judge_xid(xid: int, reading: GpuReading, host: str) -> Finding:
     """An Xid event that arrived during training."""
-    severity = Severity.FAIL if xid in thresholds.xids_fail else Severity.WARN
+    severity = Severity.FAIL if xid in BROKEN_XIDS else Severity.WARN
     advice = "see dmesg | grep Xid and NVIDIA's Xid documentation"
     return Finding(severity, host, reading.device, reading.uuid, f"xid_{xid}", xid, None, advice)
 
 
-def judge_host(
-    reading: HostReading, thresholds: HostThresholds, host: str, num_gpus: int, *, running: bool = False
-) -> list[Finding]:
+def judge_host(reading: HostReading, host: str, num_gpus: int, *, running: bool = False) -> list[Finding]:
     """Findings of the host itself.
 
     running: a job loads its cores, and how its memory and disk develop is judged by the alarms of all hosts.
     """
-    judge = Judge(host, thresholds)
-    for name, advice in LEFT_ADVICE.items():
+    judge = Judge(host)
+    for name, limit in LEFT_LIMITS.items():
         if name == "shm_free_mib" and not num_gpus:
             continue  # gloo needs none
         value = getattr(reading, name.removesuffix("_mib"))
         if value is not None and name.endswith("_mib"):
             value //= MIB
-        judge.limit(name, value, advice.format(directory=reading.directory), least=True)
+        judge.compare(name, value, limit, directory=reading.directory)
     swap_percent = 100 * reading.swap_used / reading.swap_total if reading.swap_total else 0.0
-    advice = "memory is being swapped to disk, which is slow: end other programs"
-    judge.limit("swap_used_percent", round(swap_percent, 1), advice)
+    judge.compare("swap_used_percent", round(swap_percent, 1), SWAP_USED_PERCENT)
     if running:
         return [
             one for one in judge.findings if one.name not in JUDGED_BY_ALARMS or one.severity is Severity.FAIL
         ]
-    advice = "other programs use the cores, and training will be slower (see top)"
-    judge.limit("load_per_core", round(reading.load / reading.cores, 2), advice)
+    judge.compare("load_per_core", round(reading.load / reading.cores, 2), LOAD_PER_CORE)
     if reading.clock_synchronised is None:
         judge.unknown("clock")
+    elif reading.clock_synchronised:
+        judge.add(Severity.OK, "clock", "synchronised")
     else:
-        is_fault = thresholds.wants_synchronised_clock and not reading.clock_synchronised
-        value = "synchronised" if reading.clock_synchronised else "on its own"
         advice = "logs of several hosts do not fit together: start chrony, ntpd or systemd-timesyncd"
-        judge.add(Severity.WARN if is_fault else Severity.OK, "clock", value, None, advice)
+        judge.add(Severity.WARN, "clock", "on its own", None, advice)
     if num_gpus:
-        advice = "too few cores to feed the GPUs: give the container or the job more"
-        judge.limit("cores_per_gpu", round(reading.cores / num_gpus, 2), advice, least=True)
+        judge.compare("cores_per_gpu", round(reading.cores / num_gpus, 2), CORES_PER_GPU)
     return judge.findings

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 
-from alphazero.machine.findings import Finding, Severity, Thresholds
+from alphazero.machine.findings import Finding, Severity
 from alphazero.machine.health import family_of_this_process, is_visible
 from alphazero.machine.judge import judge_gpus, judge_host, judge_nvml, judge_xid
 from alphazero.machine.memory import read_host
@@ -36,7 +36,6 @@ class HealthWatcher:
     report: Callable[[Mapping[str, float]], None]
     say: Callable[[Finding], None]
     _: KW_ONLY
-    thresholds: Thresholds
     directory: Path
     device: str = "auto"
     take_usage: TakeUsage | None = None
@@ -78,12 +77,11 @@ class HealthWatcher:
         host = read_host(self.directory)
         findings = judge_gpus(
             gpus,
-            self.thresholds.gpu,
             self._host,
             family_of_this_process(with_siblings=True),  # our parent, the agent, started the job
             running=True,
         )
-        findings += judge_host(host, self.thresholds.host, self._host, num_gpus=0, running=True)
+        findings += judge_host(host, self._host, num_gpus=0, running=True)
         for finding in findings:
             self._report_once(finding)
         if self.take_usage:
@@ -131,7 +129,7 @@ class HealthWatcher:
             index, xid = event
             gpu = self._known.get(index, GpuReading(index))
             if is_visible(gpu):
-                self._report_once(judge_xid(xid, gpu, self.thresholds.gpu, self._host))
+                self._report_once(judge_xid(xid, gpu, self._host))
 
     def _guarded(self, action: Callable[[], None]) -> None:
         """Do it; an exception becomes one finding."""

@@ -230,10 +230,3 @@ def test_the_table_has_a_line_a_device_and_then_the_faults(gpus):
     assert first.endswith("ok")
     assert any(line.startswith("fail") and "gpu1" in line and "GPU is lost" in line for line in lines)
     assert any("retired_pages, retired_pages_pending" in line and "Not Supported" in line for line in lines)
-
-
-def test_thresholds_of_a_file_replace_the_shipped_ones(gpus):
-    gpus.are(ONE + "temperature 70\nclock_reasons 16\n")
-    assert the_only_fault(gpus.report(1))["name"] == "clock_reasons"
-    own = '[gpu]\ntemperature_c_warn = 70\nharmless_clock_reasons = ["sync_boost"]\n'
-    assert the_only_fault(gpus.report(1, thresholds=own))["threshold"] == 70

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from alphazero.machine.findings import Severity, exit_status, load_thresholds
+from alphazero.machine.findings import Severity, exit_status
 from alphazero.machine.judge import judge_host
 from alphazero.machine.memory import HostMemory, HostReading, read_host
 
@@ -34,7 +34,7 @@ GOOD = HostReading(
 def judged(num_gpus: int = 0, **changes: object):
     """Findings on a good host but for `changes`."""
     reading = replace(GOOD, **changes)
-    return judge_host(reading, load_thresholds().host, "node1", num_gpus)
+    return judge_host(reading, "node1", num_gpus)
 
 
 def test_shared_memory_is_not_missed_where_there_is_no_gpu():

@@ -68,7 +68,7 @@ def watching(gpus):
 
     @contextmanager
     def start(interval_s: float = 0.05, fault: str = "none", device: str = "auto") -> Iterator[Job]:
-        argv = [sys.executable, str(SCRIPT), str(gpus.thresholds()), str(interval_s), fault, device]
+        argv = [sys.executable, str(SCRIPT), str(interval_s), fault, device]
         with subprocess.Popen(
             argv,
             env=gpus.environment(),

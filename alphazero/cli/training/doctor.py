@@ -13,7 +13,7 @@ from typing import Any
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_device_flag, add_number
 from alphazero.machine.environment import environment
-from alphazero.machine.findings import exit_status, load_thresholds
+from alphazero.machine.findings import exit_status
 from alphazero.machine.health import HealthReport, check_this_host, to_json, to_table
 from alphazero.settings.flags import whole
 from alphazero.settings.load import Config, load_config, preset_names
@@ -58,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look, compute, print."""
-    report = check_this_host(load_thresholds(), args.runs_dir, args.device)
+    report = check_this_host(args.runs_dir, args.device)
     here, costs = environment(), []
     if not args.quick:
         computer = computer_of(report, args.gpus)

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from alphazero.cli.flags import add_device_flag
-from alphazero.machine.findings import exit_status, load_thresholds
+from alphazero.machine.findings import exit_status
 from alphazero.machine.health import check_this_host, to_json, to_table
 
 
@@ -23,9 +23,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="exit with status 1 where there are warnings, as clusters want it",
     )
-    parser.add_argument(
-        "--thresholds", type=Path, metavar="FILE", help="TOML file with the thresholds that differ"
-    )
     add_device_flag(parser, "cuda: a GPU must be there; cpu: look at the host alone")
     parser.add_argument(
         "--runs-dir", type=Path, default=Path("runs"), help="where runs are written (default: runs)"
@@ -34,6 +31,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look, print, judge."""
-    report = check_this_host(load_thresholds(args.thresholds), args.runs_dir, args.device)
+    report = check_this_host(args.runs_dir, args.device)
     print(json.dumps(to_json(report, strict=args.strict), indent=1) if args.json else to_table(report))
     return exit_status(report.findings, strict=args.strict)

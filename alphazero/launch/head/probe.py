@@ -23,7 +23,7 @@ from alphazero.base.records import from_json, to_json
 from alphazero.games.outside.names import OPENSPIEL
 from alphazero.launch.head.sync_data import data_digest
 from alphazero.machine.environment import CHECKOUT, NOT_INSTALLED, UNKNOWN, commit_of, version_of
-from alphazero.machine.findings import Severity, load_thresholds
+from alphazero.machine.findings import Severity
 from alphazero.machine.health import check_this_host
 from alphazero.machine.machine import (
     Machine,
@@ -170,7 +170,7 @@ def version_of_rules(rules: str) -> tuple[str, str]:
 def _health(question: Question, run: Path) -> tuple[HostFault, ...]:
     """Failures, and warnings of GPUs: those of the host itself are left to `alphazero health`."""
     try:
-        report = check_this_host(load_thresholds(), run, question.device)
+        report = check_this_host(run, question.device)
     except AlphaZeroError as error:
         return (HostFault(str(error)),)
     return tuple(

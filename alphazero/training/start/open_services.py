@@ -10,7 +10,7 @@ from functools import cache, partial
 
 import torch
 
-from alphazero.machine.findings import Finding, load_thresholds
+from alphazero.machine.findings import Finding
 from alphazero.machine.memory import HostMemory
 from alphazero.machine.watcher import HealthWatcher
 from alphazero.run.directory import RunDirectory
@@ -125,7 +125,6 @@ def make_watcher(
         run.health_interval,
         partial(metrics.write_beside, "health"),
         say,
-        thresholds=load_thresholds(),
         directory=job.run.path,
         device=runtime.device.type,
         take_usage=meter.add if meter else None,

@@ -41,14 +41,12 @@ def start(rank: int, world_size: int, port: int, *arguments: str) -> subprocess.
 
 def run(directory: Path, ranks: list[int], fault: str, odd_rank: int, *flags: str, timeout_s: float = 60):
     """Ranks of three; (exit status, stdout, stderr) by rank, None for one that had to be killed."""
-    thresholds = directory / "own.toml"
-    thresholds.write_text(f"[collective]\nstage_timeout_s = {timeout_s}\n")
     port = free_port()
     common = (
         fault,
         str(odd_rank),
-        "--thresholds",
-        str(thresholds),
+        "--timeout",
+        str(timeout_s),
         "--hosts",
         "node1",
         "node1",
