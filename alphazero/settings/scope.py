@@ -14,7 +14,7 @@ from alphazero.base.errors import CheckpointError, ConfigError
 from alphazero.base.section import Scope, checked, flag_of, json_ready, scope_of
 from alphazero.base.text import escaped, quoted
 from alphazero.games.outside.names import class_of, version_now
-from alphazero.settings.load import SECTIONS, Config
+from alphazero.settings.load import SECTIONS, Config, to_table
 from alphazero.settings.sections import AUTO
 
 # Their changes are not worth a line of the log.
@@ -103,23 +103,17 @@ def shown(value: object) -> str:
 OTHER_LENGTHS = frozenset({"epochs", "generations"})
 
 
-@dataclass(frozen=True)
-class Kept:
-    """The settings to continue with, and those among them that presets and defaults would have otherwise."""
-
-    config: Config
-    changes: tuple[Change, ...] = ()  # before: of the preset; now: of the checkpoint
-
-    def lines(self) -> list[str]:
-        """A line to print, or none."""
-        texts = [
-            f"{change.name} {shown(change.now)} (not {shown(change.before)})"
-            for change in listed(self.changes)
-        ]
-        return [f"as in the checkpoint: {', '.join(texts)}"] if texts else []
+def kept_line(config: Config, kept: Config) -> list[str]:
+    """A line about what presets and defaults would have otherwise than a run that continues, or none."""
+    texts = [
+        f"{change.name} {shown(change.now)} (not {shown(change.before)})"
+        for change in listed(changed_settings(to_table(config), kept))
+        if not (_is_auto(change.name, config) or (change.name == "lanes" and "lanes" in config.set_by_game))
+    ]
+    return [f"as in the checkpoint: {', '.join(texts)}"] if texts else []
 
 
-def kept_settings(saved: Mapping[str, Any], saved_micro_batch_size: int, config: Config) -> Kept:
+def kept_settings(saved: Mapping[str, Any], saved_micro_batch_size: int, config: Config) -> Config:
     """`config` with the values of `saved`, a checkpoint's settings by section, but for what was requested.
 
     Presets and defaults change from version to version, and a run must not change with them. What was
@@ -127,21 +121,13 @@ def kept_settings(saved: Mapping[str, Any], saved_micro_batch_size: int, config:
     checkpoint's program did not have counts as that field's default. saved_micro_batch_size: in use when it
     was saved.
     """
-    changes: list[Change] = []
     sections = {}
     for name, kind in SECTIONS.items():
-        current = getattr(config, name)
         of_section = saved.get(name)
         before = of_section if isinstance(of_section, Mapping) else {}
         values = _kept_values(kind, before, config, saved_micro_batch_size)
-        changes += [
-            Change(name, key, json_ready(getattr(current, key)), json_ready(value))
-            for key, value in values.items()
-            if getattr(current, key) != value
-            and not (_is_auto(key, config) or (key == "lanes" and key in config.set_by_game))
-        ]
-        sections[name] = dataclasses.replace(current, **values)
-    return Kept(dataclasses.replace(config, **sections), tuple(changes))
+        sections[name] = dataclasses.replace(getattr(config, name), **values)
+    return dataclasses.replace(config, **sections)
 
 
 def _kept_values(

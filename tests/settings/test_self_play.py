@@ -65,7 +65,7 @@ def test_a_run_keeps_what_it_began_with():
         ({"lanes": "auto", "simulations_per_round": "auto"}, (512, 640)),
         ({"lanes": "7", "simulations_per_round": "11"}, (7, 11)),
     ):
-        own = kept_settings(saved, 0, load_config("", flags)).config.self_play
+        own = kept_settings(saved, 0, load_config("", flags)).self_play
         assert (own.lanes, own.simulations_per_round) == expected
 
 

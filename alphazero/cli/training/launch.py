@@ -133,7 +133,7 @@ def _as_resumed(config: Config, *, fresh_start: bool) -> tuple[Config, BatchSize
             if type(batch) is not int or type(in_use) is not int or min(batch, in_use) < 1:
                 continue
             saved = state.get("config")
-            kept = kept_settings(saved, in_use, config).config if isinstance(saved, dict) else config
+            kept = kept_settings(saved, in_use, config) if isinstance(saved, dict) else config
             return kept, BatchSizes(batch, in_use)
     return config, None
 

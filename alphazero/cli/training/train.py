@@ -182,7 +182,7 @@ def check_resumed(config: Config, resume: str, *, fresh_start: bool) -> bool:
     state = read_json(path / STATE)
     saved, step, in_use = state.get("config"), state.get("step"), state.get("micro_batch_size")
     if isinstance(saved, dict) and isinstance(step, int) and isinstance(in_use, int):
-        changes = changed_settings(saved, kept_settings(saved, in_use, config).config)
+        changes = changed_settings(saved, kept_settings(saved, in_use, config))
         others = [change for change in changes if change.name != "batch_size"]
         require_same_run(run.path, step, others)
     return True

@@ -17,12 +17,11 @@ from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.settings.load import Config
 from alphazero.settings.sections import AUTO, TrainingConfig
 from alphazero.training.engine.probe import (
-    candidates,
     fits,
     largest_that_fits,
     reserve_bytes,
 )
-from alphazero.training.ranks.batch import BatchPlan, idle_notice, plan_batches
+from alphazero.training.ranks.batch import BatchPlan, idle_notice, micro_batch_sizes, plan_batches
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import Runtime
 
@@ -106,7 +105,7 @@ def _largest_fitting(
     """The largest micro-batch, of at most so many positions, that every rank's GPU can hold. Collective."""
     batch_size, world_size = config.training.batch_size, runtime.world_size
     reserve = reserve_bytes(network, config, world_size)
-    sizes = [size for size in candidates(batch_size, world_size) if size <= most]
+    sizes = [size for size in micro_batch_sizes(batch_size) if size <= min(most, batch_size // world_size)]
 
     def fits_here(size: int) -> bool:
         return fits(network, config, runtime.device, size, reserve)

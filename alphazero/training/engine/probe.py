@@ -22,7 +22,6 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.load import Config
 from alphazero.training.engine.optimizer import state_numbers
 from alphazero.training.engine.training_module import TrainingModule
-from alphazero.training.ranks.batch import micro_batch_sizes
 
 FLOAT_BYTES = 4  # parameters, gradients and optimizer state are fp32 in every precision
 # Legal moves of a random position for the probe: above the mean of real chess games (about 35).
@@ -31,11 +30,6 @@ MOVES_PER_POSITION = 48
 LIBRARY_BYTES = 512 << 20
 # Elements of a bucket where ds_config.json is silent: deepspeed/runtime/zero/config.py of 0.19.8.
 DEFAULT_BUCKET = 500_000_000
-
-
-def candidates(batch_size: int, world_size: int) -> list[int]:
-    """The micro-batch sizes that cut `batch_size` evenly and leave no rank without one; ascending."""
-    return [size for size in micro_batch_sizes(batch_size) if size <= batch_size // world_size]
 
 
 def largest_that_fits(sizes: Sequence[int], fits: Callable[[int], bool]) -> int | None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from alphazero.base.errors import ConfigError, DataError
+from alphazero.base.errors import AlphaZeroError, ConfigError, DataError
 from alphazero.base.section import Scope, json_ready, scope_of
 from alphazero.base.text import counted
 from alphazero.data.sampling.window import Window
@@ -71,13 +71,9 @@ def compare_data(
     if config.self_play.mode != "supervised":
         tables = exchange.on_each(lambda: tables_of(config.self_play, config.network.game))
         ids |= {"--syzygy": tables.identity} if tables else {}
-    found = "; ".join(line for _, line in differences(exchange.gather(ids), exchange.gather(runtime.host)))
-    if found and check:
-        raise DataError(
-            f"nodes differ: {found}; expected the same on every node (--sync-data sends games)",
-            found_by_all_ranks=True,
-        )
-    return [f"warning: nodes differ: {found}"] if found else []
+    ways_on = " (--sync-data sends games)"
+    facts, hosts = exchange.gather(ids), exchange.gather(runtime.host)
+    return check_agreement(facts, hosts, check=check, kind=DataError, ways_on=ways_on)
 
 
 def facts_of(config: Config, start: Mapping[str, object], versions: Mapping[str, str]) -> dict[str, Any]:
@@ -117,8 +113,15 @@ def differences(facts: Sequence[Facts], hosts: Sequence[str]) -> list[tuple[str,
     return found
 
 
-def check_agreement(facts: Sequence[Facts], hosts: Sequence[str], *, check: bool) -> list[str]:
-    """The warnings. Raises ConfigError where ranks differ in more than what is only warned about.
+def check_agreement(
+    facts: Sequence[Facts],
+    hosts: Sequence[str],
+    *,
+    check: bool,
+    kind: type[AlphaZeroError] = ConfigError,
+    ways_on: str = "",
+) -> list[str]:
+    """The warnings. Raises an error of this kind where ranks differ in more than what is only warned about.
 
     check: False turns that error into warnings (--no-preflight).
     """
@@ -127,8 +130,8 @@ def check_agreement(facts: Sequence[Facts], hosts: Sequence[str], *, check: bool
     if grave and check:
         more = len(grave) - MOST_NAMED
         rest = f"; and {counted(more, 'other setting')}" if more > 0 else ""
-        raise ConfigError(
-            f"nodes differ: {'; '.join(grave[:MOST_NAMED])}{rest}; expected the same on every node",
+        raise kind(
+            f"nodes differ: {'; '.join(grave[:MOST_NAMED])}{rest}; expected the same on every node{ways_on}",
             found_by_all_ranks=True,
         )
     return [f"warning: nodes differ: {line}" for _, line in found]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from alphazero.settings.load import Config, decided
 from alphazero.settings.outside.chosen import lanes_over
-from alphazero.settings.scope import Kept, kept_settings
+from alphazero.settings.scope import kept_line, kept_settings
 from alphazero.settings.self_play import settled
 from alphazero.training.engine.planner import choose_precision
 from alphazero.training.ranks.batch import BatchSizes, fix_batch
@@ -20,8 +20,10 @@ def settle_settings(
 ) -> tuple[Config, StartingNetwork, list[str]]:
     """The settings of the run, from here on fixed; what builds its network; lines. Collective."""
     saved, num_ranks, device = start.saved, rank.runtime.world_size, rank.runtime.device
-    kept = kept_settings(saved.config, saved.micro_batch_size, config) if saved else Kept(config)
-    config, own = kept.config, kept.config.self_play
+    asked = config
+    if saved:
+        config = kept_settings(saved.config, saved.micro_batch_size, asked)
+    own = config.self_play
     starting, lines = starting_network(config, start.resumed, rank.exchange)
     batch = BatchSizes(saved.batch_size, saved.micro_batch_size) if saved else None
     sizes, batch_lines = fix_batch(config, num_ranks, batch)
@@ -39,5 +41,5 @@ def settle_settings(
         precision=precision,
     )
     config = replace(config, network=starting.config, training=training, self_play=own)
-    lines = [*kept.lines(), *lines, *decided(config), *batch_lines]
+    lines = [*kept_line(asked, config), *lines, *decided(config), *batch_lines]
     return config, starting, [*lines, *device_lines, *precision_lines]

@@ -14,7 +14,6 @@ from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import load_config
 from alphazero.training.engine.probe import (
     LIBRARY_BYTES,
-    candidates,
     fits,
     largest_that_fits,
     random_batch,
@@ -30,12 +29,6 @@ MIB = 2**20
 def build(**flags):
     config = load_config("", {"blocks": 3, "filters": 32, "micro_batch_size": "auto", **flags})
     return config, AlphaZeroNet(config.network, SPEC, torch.Generator().manual_seed(0))
-
-
-def test_candidates_cut_the_batch_evenly_and_leave_no_rank_without_one():
-    assert candidates(12, 2) == [1, 2, 3, 4, 6]
-    assert candidates(12, 5) == [1, 2]
-    assert candidates(7, 1) == [1, 7]
 
 
 @given(st.lists(st.integers(1, 10_000), unique=True), st.integers(0, 10_001))

@@ -14,7 +14,6 @@ from alphazero.settings.load import load_config
 from alphazero.settings.sections import NetworkConfig, TrainingConfig
 from alphazero.training.engine.planner import choose_plan, host_weight
 from alphazero.training.engine.probe import (
-    candidates,
     largest_that_fits,
 )
 from alphazero.training.ranks.batch import micro_batch_sizes
@@ -56,10 +55,6 @@ def test_the_search_finds_the_largest_that_fits(most):
     sizes = micro_batch_sizes(96)
     expected = max((size for size in sizes if size <= most), default=None)
     assert largest_that_fits(sizes, lambda size: size <= most) == expected
-
-
-def test_candidates_divide_the_batch_and_leave_work_for_all():
-    assert candidates(96, 4) == [1, 2, 3, 4, 6, 8, 12, 16, 24]
 
 
 def planned(ranks: int, saved: TrainingState | None = None, **training: int | str):

@@ -18,7 +18,7 @@ def resumed(section: str, **values: object) -> tuple[TrainingState, Config]:
     saved = load(RUN / "checkpoints/step-00000008").state
     config: dict[str, Any] = {**saved.config, section: {**saved.config[section], **values}}
     saved = dataclasses.replace(saved, config=config)
-    return saved, kept_settings(config, saved.micro_batch_size, Config()).config
+    return saved, kept_settings(config, saved.micro_batch_size, Config())
 
 
 def test_a_run_with_heads_of_another_size_keeps_them():
