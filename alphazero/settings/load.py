@@ -146,7 +146,7 @@ def load_config(
     for name, section in SECTIONS.items():
         by_flag |= values_of_flags(section, flags)
         if file is not None and name in file.table:
-            by_file |= _values_in(file, name, section)
+            by_file |= values_in(file, name, section)
     if file is not None:
         for name in file.table:
             if name not in SECTIONS and name not in FOREIGN_SECTIONS:
@@ -161,8 +161,7 @@ def load_config(
     network = with_smolgen(_section(NetworkConfig, values))
     if is_shipped and "policy_head" not in by_flag:
         network = _with_head_of_game(network)
-    # Not the policy head: existing runs of these presets may have another, and continue with it.
-    of_network = {entry.name for entry in fields(NetworkConfig)} - {"policy_head"}
+    of_network = {entry.name for entry in fields(NetworkConfig)}
     return Config(
         **{name: _section(section, values) for name, section in SECTIONS.items() if name != "network"},
         network=network,
@@ -200,19 +199,7 @@ def with_smolgen(network: NetworkConfig) -> NetworkConfig:
     return dataclasses.replace(network, smolgen_hidden=units, smolgen_size=units)
 
 
-def read_section(source: str, name: str, section: type) -> tuple[object, dict[str, str]] | None:
-    """One section of the preset or TOML file `source` as `section`, and file:line of each key it gives.
-
-    None where the file has no such section. Raises ConfigError as load_config does.
-    """
-    file = read_toml(find_config(source))
-    if name not in file.table:
-        return None
-    values = _values_in(file, name, section)
-    return section(**values), {key: file.place(name, key) for key in values}
-
-
-def _values_in(file: TomlFile, name: str, section: type) -> dict[str, Any]:
+def values_in(file: TomlFile, name: str, section: type) -> dict[str, Any]:
     """The values of a section that a file has; ConfigError for a key that is not a setting of a TOML file."""
     entries = table_of(file, name, file.table[name])
     known = {entry.name for entry in flag_fields(section)}
