@@ -3,7 +3,7 @@
 `alphazero bench analysis [--weights W] [--data STORE|PGN] [--positions N] [--simulations N]`. Both ways write
 the same JSON; the time to load the network does not count. CPU seconds are those of all threads of the
 process that analyses: on a machine with other work they say more than the clock. One at a time is a loop in
-one process; a process for each position also pays for its start, which --processes measures.
+one process.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--positions", type=count, default=200)
     parser.add_argument("--simulations", type=count, default=100)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--processes", type=count, default=2, help="positions with a process each")
     args = parser.parse_args(arguments)
     games = positions(args.data, args.positions)
     together, seconds, cpu_s = through_json_lines(games, args)
@@ -59,7 +58,6 @@ def run(arguments: list[str]) -> dict[str, object]:
         "times_less_cpu": cpu_alone_s / cpu_s,
         "same_best_move": sum(own[0]["move"] == other[0]["move"] for own, other in pairs),
         "same_lines": sum(own == other for own, other in pairs),
-        "process_each_s": process_each(games[: args.processes], args),
     }
 
 
@@ -128,14 +126,3 @@ def one_at_a_time(
     began, cpu = time.perf_counter(), time.process_time()
     answers = [analysed(moves, args.simulations) for moves in games]
     return answers, time.perf_counter() - began, time.process_time() - cpu
-
-
-def process_each(games: Sequence[list[str]], args: argparse.Namespace) -> float:
-    """Mean seconds of `alphazero analyse --json`, a process for each position."""
-    program = [sys.executable, START, "analyse", "--weights", args.weights, "--json"]
-    began = time.perf_counter()
-    for moves in games:
-        limits = ["--simulations", str(args.simulations), "--device", args.device]
-        done = [*program, *limits, *(["--moves", *moves] if moves else [])]
-        subprocess.run(done, stdout=subprocess.DEVNULL, check=True)
-    return (time.perf_counter() - began) / max(1, len(games))

@@ -14,10 +14,11 @@ import pyarrow as pa
 import alphazero._core as _core
 from alphazero.data.sampling.loader import Loader
 from alphazero.data.sampling.window import Window
+from alphazero.data.store.schema import SCHEMA
+from alphazero.data.store.store import view_of
 from alphazero.games.registry import get_spec
 from alphazero.settings.flags import Parser, batch_size, count, seconds
 from benchmarks.measuring.clock import rate
-from benchmarks.measuring.shards import window_of
 
 RANDOM_GAMES, RANDOM_GAME_PLIES = 2000, 130  # about the mean of TCEC games
 
@@ -49,8 +50,13 @@ def run(arguments: list[str]) -> dict[str, object]:
 def random_window() -> Window:
     """Drawn games of random moves."""
     games = [_core.chess_random_playout(number, RANDOM_GAME_PLIES) for number in range(RANDOM_GAMES)]
-    columns: dict[str, pa.Array[Any]] = {"moves": pa.array(games), "result": pa.array([0] * RANDOM_GAMES)}
-    return window_of(columns)
+    known: dict[str, pa.Array[Any]] = {"moves": pa.array(games), "result": pa.array([0] * RANDOM_GAMES)}
+    columns = [
+        known[field.name].cast(field.type) if field.name in known else pa.nulls(RANDOM_GAMES, field.type)
+        for field in SCHEMA
+    ]
+    view = view_of(pa.RecordBatch.from_arrays(columns, schema=SCHEMA), Path("made up"))
+    return Window.of_shards("chess", [view], ["made up"])
 
 
 def positions_per_s(window: Window, batch_size: int, num_threads: int, least_s: float) -> float:

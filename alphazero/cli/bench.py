@@ -14,7 +14,7 @@ from alphazero.machine.environment import CHECKOUT
 
 DIRECTORY = CHECKOUT / "benchmarks"
 # Minutes long, or in need of a GPU: these run when they are named.
-NOT_IN_ALL = ("fill", "gpu", "scaling")
+NOT_IN_ALL = ("gpu", "scaling")
 
 PASSES_ON_UNKNOWN_FLAGS = True
 

@@ -12,7 +12,7 @@ import ipaddress
 import os
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,22 +130,18 @@ def _owner(entry: str, devices: tuple[Device, ...], where: str) -> int:
     return owners[0].index
 
 
-def processors_near(uuids: Sequence[str], root: Path = ROOT) -> tuple[Processors, ...]:
-    """For each GPU of this host the processors near it, by NVML, else by sysfs; none where unknown.
+def processors_near(uuid: str, root: Path = ROOT) -> Processors:
+    """The processors near a GPU of this host, none where unknown.
 
-    uuids: with or without the prefix. root: where /sys is found.
+    uuid: with or without the prefix. root: where /sys is found.
     """
     try:
         with open_nvml() as nvml:
-            positions = nvml.positions(uuids)
+            address = nvml.pci_address(uuid)
     except NvmlUnusable:
-        return (frozenset(),) * len(uuids)
+        return frozenset()
     # NVML's addresses have eight digits of domain where sysfs has four.
-    devices = root / "sys/bus/pci/devices"
-    return tuple(
-        near or read_processors(devices / address[-len("0000:00:00.0") :] / "local_cpulist")
-        for near, address in positions
-    )
+    return read_processors(root / "sys/bus/pci/devices" / address[-len("0000:00:00.0") :] / "local_cpulist")
 
 
 def read_processors(path: Path) -> Processors:
@@ -156,38 +152,6 @@ def read_processors(path: Path) -> Processors:
     except (OSError, ValueError):
         return frozenset()
     return frozenset(number for first, last in pairs for number in range(first, last + 1))
-
-
-def share_of(
-    index: int, near: Sequence[Processors], allowed: Processors, root: Path = ROOT
-) -> Processors | None:
-    """The processors of one rank: those near its GPU, shared out among the ranks whose GPUs have the same.
-
-    near: of the GPUs of this host's ranks. index: of the rank in question among them. allowed: what this
-    process may use at all.
-    Hardware threads of a core stay together; where a rank would get no whole core, all get all of them.
-    None where nothing is known of its GPU, or the processors near it are not allowed, or all are near.
-    """
-    usable = [processors & allowed for processors in near]
-    own = usable[index]
-    if not own or own == allowed:
-        return None
-    sharing = [other for other, processors in enumerate(usable) if processors == own]
-    cores = _cores_of(own, root)
-    if len(cores) < len(sharing):
-        return own
-    first, count = sharing.index(index), len(sharing)
-    mine = cores[first * len(cores) // count : (first + 1) * len(cores) // count]
-    return frozenset().union(*mine)
-
-
-def _cores_of(processors: Processors, root: Path) -> list[Processors]:
-    """The hardware threads of each core that are among `processors`, by their first one."""
-    cores = set()
-    for number in processors:
-        siblings = read_processors(root / f"sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list")
-        cores.add((siblings & processors) | {number})
-    return sorted(cores, key=min)
 
 
 def processors_text(processors: Processors) -> str:

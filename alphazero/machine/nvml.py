@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +18,6 @@ import psutil
 from alphazero.base.errors import AlphaZeroError
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
-# Words of 64 processors that NVML fills: the kernel's own bound is 8,192 processors.
-AFFINITY_WORDS = 128
 
 # Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h; the last two are pynvml's ThrottleReason names).
 CLOCK_REASONS = {
@@ -352,27 +350,18 @@ class Nvml:
             for entry in self.library.nvmlDeviceGetComputeRunningProcesses(device)
         )
 
-    def positions(self, uuids: Sequence[str]) -> list[tuple[frozenset[int], str]]:
-        """For each device (a UUID with or without its prefix) the processors near it and its PCI address.
-
-        Empty where unknown; a MIG device has those of the GPU that it is a part of.
-        """
+    def pci_address(self, uuid: str) -> str:
+        """Of the GPU with this UUID, which may lack its prefix, or with this MIG device; "" where unknown."""
         nvml = self.library
-        handles: dict[str, Any] = {}
         for _, handle in self._handles():
-            for part in (handle, *self._mig_handles(handle)):
-                handles[str(self._value(nvml.nvmlDeviceGetUUID, part))] = handle
-        return [self._position(handles, uuid) for uuid in uuids]
-
-    def _position(self, handles: Mapping[str, Any], uuid: str) -> tuple[frozenset[int], str]:
-        handle = next((handles[name] for name in handles if name.endswith(uuid)), None)
-        if handle is None:
-            return frozenset(), ""
-        words = self._value(self.library.nvmlDeviceGetCpuAffinity, handle, AFFINITY_WORDS) or ()
-        near = {64 * index + bit for index, word in enumerate(words) for bit in range(64) if word >> bit & 1}
-        information = self._value(self.library.nvmlDeviceGetPciInfo, handle)
-        address = b"" if information is None else information.busId
-        return frozenset(near), (address.decode() if isinstance(address, bytes) else str(address)).lower()
+            names = [
+                self._value(nvml.nvmlDeviceGetUUID, part) for part in (handle, *self._mig_handles(handle))
+            ]
+            if any(name and name.endswith(uuid) for name in names):
+                information = self._value(nvml.nvmlDeviceGetPciInfo, handle)
+                address = b"" if information is None else information.busId
+                return (address.decode() if isinstance(address, bytes) else str(address)).lower()
+        return ""
 
     @contextmanager
     def xid_events(self) -> Iterator[XidEvents]:
@@ -388,7 +377,7 @@ class Nvml:
 
 
 class XidEvents:
-    """Xid events of all GPUs; `open` is False where the driver does not offer them."""
+    """Xid events of those GPUs for which the driver offers them."""
 
     def __init__(self, nvml: Any, events: Any, handles: Iterable[tuple[int, Any]]) -> None:  # noqa: ANN401
         self._nvml = nvml
@@ -401,17 +390,18 @@ class XidEvents:
                 if nvml.nvmlDeviceGetSupportedEventTypes(handle) & xid:
                     nvml.nvmlDeviceRegisterEvents(handle, xid, events)
                     self._index_of[_address(handle)] = index
-        self.open = bool(self._index_of)
 
-    def next(self, timeout_ms: int) -> tuple[int, int] | None:
-        """(GPU index, Xid) of an event, or None after `timeout_ms`."""
+    def next(self) -> tuple[int, int] | None:
+        """(GPU index, Xid) of an event that has come, else None."""
         nvml = self._nvml
+        if not self._index_of:
+            return None
         try:
-            data = nvml.nvmlEventSetWait(self._events, timeout_ms)
+            data = nvml.nvmlEventSetWait(self._events, 0)
         except nvml.NVMLError_Timeout:
             return None
         except nvml.NVMLError:
-            self.open = False
+            self._index_of.clear()
             raise
         return self._index_of.get(_address(data.device), -1), int(data.eventData)
 

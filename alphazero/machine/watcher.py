@@ -18,7 +18,6 @@ from alphazero.machine.nvml import GpuReading, Nvml, NvmlUnusable, XidEvents, ex
 
 GIB = 1 << 30
 TakeUsage = Callable[[Sequence[GpuReading]], None]
-EVENT_WAIT_MS = 250
 STOP_S = 5.0
 
 
@@ -27,9 +26,8 @@ class HealthWatcher:
     """Looks at this host every `interval_s` while a job runs; one per host, on local rank 0.
 
     report: gets the host's figures by name (host/load) at each look, called on the watcher's thread. say:
-    gets each fault once. device: as in check_this_host. take_usage: gets how the GPUs are used at each look,
-    and every `usage_interval_s` in between. Whatever goes wrong here is such a finding too and never reaches
-    the job.
+    gets each fault once. device: as in check_this_host. tick_s: how often `take_usage` gets how the GPUs are
+    used, and Xid events are taken. Whatever goes wrong here is such a finding too and never reaches the job.
     """
 
     interval_s: float
@@ -39,7 +37,7 @@ class HealthWatcher:
     directory: Path
     device: str = "auto"
     take_usage: TakeUsage | None = None
-    usage_interval_s: float = 1.0
+    tick_s: float = 1.0
 
     def __post_init__(self) -> None:
         self._host = socket.gethostname()
@@ -68,9 +66,16 @@ class HealthWatcher:
                     events = stack.enter_context(nvml.xid_events())
                 except NvmlUnusable as error:
                     self._report_once(judge_nvml(error, self._host, expects_gpus(self.device)))
+            next_look = time.monotonic()
             while not self._stopping.is_set():
-                self._guarded(lambda: self._look(nvml))
-                self._wait(nvml, events)
+                if (now := time.monotonic()) >= next_look:
+                    next_look = now + self.interval_s
+                    self._guarded(lambda: self._look(nvml))
+                elif nvml is not None:
+                    self._guarded(lambda: self._read_usage(nvml))
+                if events is not None:
+                    self._guarded(lambda: self._take_events(events))
+                self._stopping.wait(min(self.tick_s, self.interval_s))
 
     def _look(self, nvml: Nvml | None) -> None:
         gpus = self._named(nvml.gpus()) if nvml is not None else []
@@ -95,9 +100,17 @@ class HealthWatcher:
             }
         )
 
-    def _read_usage(self, nvml: Nvml, take_usage: TakeUsage) -> None:
-        visible = [index for index, gpu in self._known.items() if is_visible(gpu)]
-        take_usage(self._named(map(nvml.usage, visible)))
+    def _read_usage(self, nvml: Nvml) -> None:
+        if self.take_usage:
+            visible = [index for index, gpu in self._known.items() if is_visible(gpu)]
+            self.take_usage(self._named(map(nvml.usage, visible)))
+
+    def _take_events(self, events: XidEvents) -> None:
+        while event := events.next():
+            index, xid = event
+            gpu = self._known.get(index, GpuReading(index))
+            if is_visible(gpu):
+                self._report_once(judge_xid(xid, gpu, self._host))
 
     def _named(self, gpus: Iterable[GpuReading]) -> list[GpuReading]:
         """Those that this process may use; a lost GPU keeps the UUID and name it had."""
@@ -109,28 +122,6 @@ class HealthWatcher:
             named.append(replace(gpu, uuid=known.uuid, name=known.name))
         return list(filter(is_visible, named))
 
-    def _wait(self, nvml: Nvml | None, events: XidEvents | None) -> None:
-        """Until the next look; Xid events that arrive are reported at once, and usage is read meanwhile."""
-        take_usage = self.take_usage
-        until = time.monotonic() + self.interval_s
-        next_usage = time.monotonic() + self.usage_interval_s
-        while (left := until - time.monotonic()) > 0 and not self._stopping.is_set():
-            if take_usage and nvml and (left := min(left, next_usage - time.monotonic())) <= 0:
-                self._guarded(lambda: self._read_usage(nvml, take_usage))
-                next_usage = time.monotonic() + self.usage_interval_s
-            elif events is None or not events.open:
-                self._stopping.wait(left)
-            else:
-                self._guarded(lambda: self._take_event(events, left))
-
-    def _take_event(self, events: XidEvents, left_s: float) -> None:
-        event = events.next(min(EVENT_WAIT_MS, int(left_s * 1000) + 1))
-        if event is not None:
-            index, xid = event
-            gpu = self._known.get(index, GpuReading(index))
-            if is_visible(gpu):
-                self._report_once(judge_xid(xid, gpu, self._host))
-
     def _guarded(self, action: Callable[[], None]) -> None:
         """Do it; an exception becomes one finding."""
         try:
@@ -139,7 +130,6 @@ class HealthWatcher:
             what = f"{type(error).__name__}: {error}".splitlines()[0]
             advice = "health is not fully watched; the job continues"
             self._report_once(Finding(Severity.UNKNOWN, self._host, "", "", "watcher", what, None, advice))
-            self._stopping.wait(EVENT_WAIT_MS / 1000)  # a fault that comes at once must not spin
 
     def _report_once(self, finding: Finding) -> None:
         """Report faults, and what keeps the watcher from watching, once each."""

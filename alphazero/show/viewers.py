@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from operator import attrgetter
 
-from alphazero.base.files import complete_lines
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters, JsonLinesWriter, MetricWriter
 from alphazero.settings.load import Config, to_table
-from alphazero.show.curves import Curves
 from alphazero.show.tensorboard import Setting, TensorBoardViewer
 from alphazero.show.weights_and_biases import start_wandb
 
@@ -30,12 +28,9 @@ def open_writers(
 ) -> AllWriters:
     """The writers of rank 0. first_step: of the checkpoint that the run resumes from, else 0."""
     finish = start_wandb(run, config.run, to_table(config), say) if config.run.wandb else None
-    earlier = complete_lines(run.metrics) if first_step else []
     writers: list[MetricWriter] = [JsonLinesWriter(run)]
     if config.run.tensorboard:
-        curves = Curves()
-        curves.restore(earlier, first_step)
-        writers.append(TensorBoardViewer(run, first_step, shown_settings(config, world_size), curves))
+        writers.append(TensorBoardViewer(run, first_step, shown_settings(config, world_size)))
     return AllWriters(writers, first_step, finish)
 
 

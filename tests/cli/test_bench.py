@@ -8,8 +8,7 @@ from alphazero.cli import bench
 from alphazero.cli.main import main
 
 SMALL = {
-    "analysis": ["--positions", "2", "--simulations", "4", "--processes", "1"],
-    "attention": ["--batch", "4", "--seconds", "0.01"],
+    "analysis": ["--positions", "2", "--simulations", "4"],
     "ceilings": ["--size", "32", "--seconds", "0.01"],
     "training": [
         *("--device", "cpu", "--blocks", "1", "--filters", "8", "--batch-size", "64"),
@@ -30,12 +29,8 @@ SMALL = {
         *("--game", "connect4", "--blocks", "1", "--filters", "8", "--se-ratio", "0"),
         *("--batch", "8", "--simulations", "4", "--seconds", "0.1", "--device", "cpu"),
     ],
-    "evaluation_cache": [
-        *("--lanes", "4", "--moves", "2", "--generations", "1", "--mebibytes", "1", "--batch", "2"),
-    ],
     "pgn_import": ["--rounds", "1", "--games", "5"],
     "lc0_import": ["--rounds", "1", "--games", "5"],
-    "filters": ["--rounds", "1", "--shards", "1"],
 }
 
 

@@ -13,25 +13,15 @@ from alphazero.machine.machine import (
     bind,
     is_bound_by_launcher,
     processors_near,
-    processors_text,
     read_processors,
-    share_of,
 )
 from tests.support.paths import REPOSITORY
-
-NODE_0, NODE_1 = frozenset({*range(8), *range(16, 24)}), frozenset({*range(8, 16), *range(24, 32)})
-ALL = NODE_0 | NODE_1
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Two nodes of eight cores with two threads each, as Linux numbers them; four GPUs, two per node."""
-    files = {"node/node0/cpulist": "0-7,16-23\n", "node/node1/cpulist": "8-15,24-31\n"}
-    for number in ALL:
-        files[f"cpu/cpu{number}/topology/thread_siblings_list"] = f"{number % 16},{number % 16 + 16}\n"
-    for name, text in files.items():
-        write(tmp_path / "sys/devices/system" / name, text)
-    for bus, near in (("17", "0-7,16-23"), ("65", "0-7,16-23"), ("ca", "8-15,24-31"), ("e3", "8-15,24-31")):
+    """Two GPUs near one half of the processors each."""
+    for bus, near in (("17", "0-7,16-23"), ("ca", "8-15,24-31")):
         write(tmp_path / f"sys/bus/pci/devices/0000:{bus}:00.0/local_cpulist", f"{near}\n")
     return tmp_path
 
@@ -39,53 +29,6 @@ def root(tmp_path: Path) -> Path:
 def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-
-
-FOUR = (NODE_0, NODE_0, NODE_1, NODE_1)
-
-
-def test_ranks_of_one_node_share_its_cores_out_and_threads_of_a_core_stay_together(root):
-    shares = [share_of(rank, FOUR, ALL, root) for rank in range(4)]
-    texts = [processors_text(share) for share in shares]
-    assert texts == [
-        "0-3,16-19",
-        "4-7,20-23",
-        "8-11,24-27",
-        "12-15,28-31",
-    ]
-
-
-def test_an_odd_core_goes_to_one_rank_and_none_is_left_out(root):
-    near = (NODE_0, NODE_0, NODE_0)
-    shares = [share_of(rank, near, ALL, root) for rank in range(3)]
-    assert frozenset().union(*shares) == NODE_0
-    assert sorted(len(share) for share in shares) == [4, 6, 6]
-    assert sum(map(len, shares)) == len(NODE_0)
-
-
-def test_only_processors_that_were_given_are_taken(root):
-    given = frozenset({2, 3, 8, 18, 19})
-    assert share_of(0, FOUR, given, root) == {2, 18}
-    assert share_of(1, FOUR, given, root) == {3, 19}
-    # One core for two ranks: both have it.
-    assert share_of(2, FOUR, given, root) == share_of(3, FOUR, given, root) == {8}
-
-
-@pytest.mark.parametrize(
-    ("near", "allowed"),
-    [
-        ((ALL,), ALL),  # one node
-        ((frozenset(),), ALL),  # unknown
-        ((NODE_1,), NODE_0),  # not ours
-        ((NODE_0, NODE_1), NODE_0),  # a container on one node
-    ],
-)
-def test_where_none_is_nearer_than_another_nothing_is_done(root, near, allowed):
-    assert share_of(0, near, allowed, root) is None
-
-
-def test_without_topology_every_processor_is_a_core(tmp_path):
-    assert share_of(1, (NODE_0, NODE_0), ALL, tmp_path) == {16, 17, 18, 19, 20, 21, 22, 23}
 
 
 @pytest.mark.parametrize("text", ["", "\n", "a-b\n", "1-\nx", "0-3;5"])
@@ -102,7 +45,7 @@ def near_by_nvml(library: Path, directory: Path, scenario: str, uuids: list[str]
 import json
 from pathlib import Path
 from alphazero.machine.machine import processors_near, processors_text
-print(json.dumps([processors_text(near) for near in processors_near({uuids!r}, Path({str(root)!r}))]))
+print(json.dumps([processors_text(processors_near(uuid, Path({str(root)!r}))) for uuid in {uuids!r}]))
 """
     variables = {"FAKE_NVML": str(directory / "scenario"), "LD_LIBRARY_PATH": str(library)}
     done = subprocess.run(
@@ -115,25 +58,19 @@ print(json.dumps([processors_text(near) for near in processors_near({uuids!r}, P
     return json.loads(done.stdout)
 
 
-def test_nvml_tells_the_processors_near_a_gpu_by_uuid(fake_nvml, tmp_path, root):
-    scenario = "gpu GPU-aa\ncpus ff00ff\ngpu GPU-bb\ncpus ff00ff00\n"
-    found = near_by_nvml(fake_nvml, tmp_path, scenario, ["GPU-bb", "aa", "GPU-cc"], root)
-    assert found == ["8-15,24-31", "0-7,16-23", ""]
-
-
-def test_sysfs_tells_where_nvml_does_not_and_a_mig_device_is_near_what_its_gpu_is(fake_nvml, tmp_path, root):
+def test_sysfs_tells_what_is_near_and_a_mig_device_is_near_what_its_gpu_is(fake_nvml, tmp_path, root):
     scenario = (
         "gpu GPU-aa\npci 00000000:17:00.0\ngpu GPU-bb\nmig MIG-dd\npci 00000000:CA:00.0\n"
-        "gpu GPU-cc\npci 00000000:FF:00.0\ngpu GPU-ee\ncpus 0\n"
+        "gpu GPU-cc\npci 00000000:FF:00.0\ngpu GPU-ee\n"
     )
-    uuids = ["GPU-aa", "MIG-dd", "GPU-cc", "GPU-ee"]
-    assert near_by_nvml(fake_nvml, tmp_path, scenario, uuids, root) == ["0-7,16-23", "8-15,24-31", "", ""]
+    uuids = ["aa", "MIG-dd", "GPU-cc", "GPU-ee", "GPU-ff"]
+    assert near_by_nvml(fake_nvml, tmp_path, scenario, uuids, root) == ["0-7,16-23", "8-15,24-31", "", "", ""]
 
 
 def test_without_a_driver_nothing_is_known(fake_nvml, tmp_path, root, monkeypatch):
     assert near_by_nvml(fake_nvml, tmp_path, "init 9\n", ["GPU-aa"], root) == [""]
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert processors_near(["GPU-aa"], root) == (frozenset(),)
+    assert processors_near("GPU-aa", root) == frozenset()
 
 
 def test_a_process_is_bound_with_all_its_threads():

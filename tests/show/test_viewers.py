@@ -68,6 +68,20 @@ def test_a_return_to_a_checkpoint_hides_what_came_after_it(tmp_path):
     assert points == [(1, 1.0), (2, 2.0), (3, 2.0)]
 
 
+def test_of_several_readings_at_one_step_the_first_is_shown_and_a_curve_begins_after_its_zeros(tmp_path):
+    run, config = RunDirectory(tmp_path), load_config("chess_cpu", {})
+    writers = open_writers(run, config, 4, 1, print)
+    for step, load, waits in ((4, 9.0, 0.5), (5, 1.0, 0.0), (5, 2.0, 0.0), (6, 3.0, 0.5), (7, 0.0, 0.0)):
+        writers.write("health", step, {"host/load": load})
+        writers.write("time_share", step, {"checkpoint": waits})
+    writers.close()
+    seen = {
+        name: [(event.step, event.value) for event in events_of(run).Scalars(name)]
+        for name in ("5_system/host/load", "4_speed/share_of_time/checkpoint")
+    }
+    assert list(seen.values()) == [[(5, 1.0), (6, 3.0), (7, 0.0)], [(6, 0.5), (7, 0.0)]]
+
+
 @pytest.mark.parametrize("spec", [None, importlib.machinery.ModuleSpec("wandb", None)])
 def test_a_missing_package_is_told_and_a_directory_of_its_name_is_none(monkeypatch, spec):
     """wandb leaves a directory `wandb` where it ran: Python takes it for a package without content."""

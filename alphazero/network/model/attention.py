@@ -119,7 +119,7 @@ def attend(
 ) -> Tensor:
     """Each square's mean of the values of all squares, [B, N, Q, D], weighted by the softmax of its scores.
 
-    On a CPU by plain products, which are faster there (`alphazero bench attention`).
+    On a CPU by plain products, which are faster there.
     """
     scores_BNQQ = None
     if generated_BNG is not None:

@@ -7,8 +7,7 @@ rules are not the core's are shown as these draw them, and their moves are texts
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import chess
@@ -27,56 +26,41 @@ from alphazero.run.validation_record import SeenGame, SeenGames, SeenPly, Valida
 from alphazero.show.report.panel import rounded
 
 
-@dataclass(frozen=True)
-class Arrow:
-    """A move and its share of a policy. origin: -1 where a stone is put; target: -1 of a pass.
+class MoveReader:
+    """Reads moves at the end of a line: as numbers, and as arrows with a share of a policy.
 
-    Squares are numbered by rows from the top left.
+    An arrow: its text, the squares from which and to which it leads, numbered by rows from the top left, and
+    its share. Origin -1: a stone is put; target -1: a pass, or a game whose squares are not known.
     """
-
-    text: str
-    origin: int
-    target: int
-    share: float
-
-    def to_json(self) -> list[Any]:
-        """text, origin, target, share."""
-        return [self.text, self.origin, self.target, rounded(self.share)]
-
-
-class BoardReader:
-    """Squares and moves of one position after another of a game."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
-        self._cells = cells_of(line)
-        self._width = len(rows_of(line)[0])
-        self._moves = {line.move_to_text(move): move for move in line.legal()}
+        self._moves = {text: move for move, text in names_of(line).items()}
         self._chess = chess.Board(str(line)) if line.NAME == CHESS else None
-
-    def arrow(self, text: str, share: float = 1.0) -> Arrow:
-        """A legal move in the game's own text. Raises GameInputError for any other."""
-        move = self.move(text)
-        if self._chess is not None:
-            san = self._chess.san(self._chess.parse_uci(text))
-            return Arrow(san, self._square(text[:2]), self._square(text[2:4]), share)
-        after = self._line.copy()
-        after.push(move)
-        return Arrow(self._line.move_to_text(move), -1, self._new_stone(cells_of(after)), share)
 
     def move(self, text: str) -> int:
         """The legal move that this names. Raises GameInputError."""
-        return _found(self._moves, text)
+        if text not in self._moves:
+            raise GameInputError(f"{text!r}: expected a legal move")
+        return self._moves[text]
 
-    def _new_stone(self, after: str) -> int:
-        for square, (was, is_now) in enumerate(zip(self._cells, after, strict=True)):
-            if was == "." and is_now != ".":
-                return square
-        return -1
+    def arrow(self, text: str, share: float = 1.0) -> list[Any]:
+        """A legal move in the game's own text. Raises GameInputError for any other."""
+        move, origin, target = self.move(text), -1, -1
+        if self._chess is not None:
+            parsed = self._chess.parse_uci(text)
+            origin, target = (chess.square_mirror(one) for one in (parsed.from_square, parsed.to_square))
+            text = self._chess.san(parsed)
+        elif not is_outside(self._line.NAME):
+            after = self._line.copy()
+            after.push(move)
+            squares = zip(cells_of(self._line), cells_of(after), strict=True)
+            target = next((at for at, (was, now) in enumerate(squares) if was == "." != now), -1)
+        return [shortened(text), origin, target, rounded(share)]
 
-    def _square(self, name: str) -> int:
-        height = len(self._cells) // self._width
-        return (height - int(name[1])) * self._width + ord(name[0]) - ord("a")
+    def arrows(self, moves: Iterable[tuple[str, float]]) -> list[list[Any]]:
+        """The legal ones of these moves; others, of a damaged record, are skipped."""
+        return [self.arrow(text, share) for text, share in moves if text in self._moves]
 
 
 def cells_of(line: Line) -> str:
@@ -84,49 +68,11 @@ def cells_of(line: Line) -> str:
     return "".join(rows_of(line))
 
 
-class TextReader:
-    """The same of a game whose rules are not the core's. Nothing is known of its squares."""
-
-    def __init__(self, line: Line) -> None:
-        self._moves = {text: move for move, text in names_of(line).items()}
-
-    def arrow(self, text: str, share: float = 1.0) -> Arrow:
-        """As BoardReader, without squares."""
-        self.move(text)
-        return Arrow(shortened(text), -1, -1, share)
-
-    def move(self, text: str) -> int:
-        """As BoardReader."""
-        return _found(self._moves, text)
-
-
-def reader_of(line: Line) -> BoardReader | TextReader:
-    """What reads moves at the end of a line."""
-    return TextReader(line) if is_outside(line.NAME) else BoardReader(line)
-
-
 def names_of(line: Line) -> dict[int, str]:
     """The legal moves with their texts; of those that have the same text, the numbers of the actions."""
     texts = {move: line.move_to_text(move) for move in line.legal()}
     counts = Counter(texts.values())
     return {move: text if counts[text] == 1 else str(move) for move, text in texts.items()}
-
-
-def _found(moves: Mapping[str, int], text: str) -> int:
-    if text not in moves:
-        raise GameInputError(f"{text!r}: expected a legal move")
-    return moves[text]
-
-
-def _arrows(reader: BoardReader | TextReader, moves: Iterable[tuple[str, float]]) -> list[list[Any]]:
-    """The legal ones of these moves as JSON; others, of a damaged record, are skipped."""
-    found = []
-    for text, share in moves:
-        try:
-            found.append(reader.arrow(text, share).to_json())
-        except GameInputError:
-            continue
-    return found
 
 
 MOST_ROWS, MOST_COLUMNS = 60, 120  # of a drawing
@@ -169,8 +115,8 @@ def moves_alone(store: GameStore) -> list[dict[str, Any]]:
     for number, game in enumerate(games_of(store, first), start=first + 1):
         moves = [[str(move), -1, -1] for move in game.lists["moves"].tolist()[:MOST_PLIES]]
         frames = [{"drawing": "", "move": move, "first_to_move": True} for move in (None, *moves)]
-        result = RESULTS[game.values.get("result")]
-        found.append(_as_json(_title(number), result, {}, starts_elsewhere=False, frames=frames))
+        seen = SeenGame(None, (), RESULTS[game.values.get("result")], (), {})
+        found.append(_as_json(_title(number), seen, frames))
     return found[::-1]
 
 
@@ -199,7 +145,7 @@ def wrong_positions(game: str, record: ValidationRecord) -> list[dict[str, Any]]
             continue
         try:
             line = make_line(known_game(game), wrong.position)
-            reader = reader_of(line)
+            reader = MoveReader(line)
             target = reader.arrow(wrong.move, wrong.share)
             shown = _position(line)
         except DAMAGED:
@@ -210,8 +156,8 @@ def wrong_positions(game: str, record: ValidationRecord) -> list[dict[str, Any]]
                 "by": wrong.by,
                 "truth": record.truth,
                 "position": wrong.position,
-                "target": target.to_json(),
-                "policy": _arrows(reader, wrong.policy),
+                "target": target,
+                "policy": reader.arrows(wrong.policy),
                 "value": rounded(wrong.value),
                 "result": rounded(wrong.result),
             }
@@ -253,24 +199,20 @@ def _game_json(name: str, game: SeenGame, title: str) -> dict[str, Any]:
     line = make_line(name, game.start)
     frames: list[dict[str, Any]] = [_frame(line, None)]
     for ply, move in enumerate(game.moves[:MOST_PLIES]):
-        reader = reader_of(line)
+        reader = MoveReader(line)
         played = reader.arrow(move)
         _look(frames[-1], reader, line, game.plies[ply] if ply < len(game.plies) else None)
         line.push(reader.move(move))
-        frames.append(_frame(line, played.to_json()[:3]))
-    return _as_json(
-        title, game.result, dict(game.labels), starts_elsewhere=game.start is not None, frames=frames
-    )
+        frames.append(_frame(line, played[:3]))
+    return _as_json(title, game, frames)
 
 
-def _as_json(
-    title: str, result: str, labels: dict[str, str], *, starts_elsewhere: bool, frames: list[dict[str, Any]]
-) -> dict[str, Any]:
+def _as_json(title: str, game: SeenGame, frames: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "title": title,
-        "result": result,
-        "labels": labels,
-        "starts_elsewhere": starts_elsewhere,
+        "result": game.result,
+        "labels": dict(game.labels),
+        "starts_elsewhere": game.start is not None,
         "frames": frames,
     }
 
@@ -285,10 +227,10 @@ def _position(line: Line) -> dict[str, Any]:
     return {**board, "first_to_move": line.first_player_to_move}
 
 
-def _look(frame: dict[str, Any], reader: BoardReader | TextReader, line: Line, seen: SeenPly | None) -> None:
+def _look(frame: dict[str, Any], reader: MoveReader, line: Line, seen: SeenPly | None) -> None:
     if seen is None:
         return
     sign = 1.0 if line.first_player_to_move else -1.0
     frame["value"] = rounded(sign * seen.value)
     frame["draw"] = rounded(seen.draw)
-    frame["policy"] = _arrows(reader, seen.policy)
+    frame["policy"] = reader.arrows(seen.policy)

@@ -7,7 +7,7 @@ import textwrap
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
@@ -72,30 +72,12 @@ def _head(report: RunReport, names: Sequence[str]) -> str:
     runs, results = report.body["runs"], report.body["results"]
     lines = [f"{', '.join(names)}   as of {report.body['made']}", (results or runs[0]["result"])["sentence"]]
     if results:
-        lines += [_run_line(results["head"], row) for row in results["rows"]]
+        for row in results["rows"]:
+            cells = zip(results["head"], row, strict=True)
+            lines.append(", ".join(f"{title} {text}" for title, (text, *_) in cells if text))
     else:
-        lines += [_figure_line(row) for row in runs[0]["result"]["figures"]]
+        lines += [f"{row['label']}: {row['last']} {row['unit']}" for row in runs[0]["result"]["figures"]]
     return "\n".join(_plain(part) for line in lines for part in textwrap.wrap(line, WIDTH))
-
-
-def _figure_line(row: dict[str, Any]) -> str:
-    """'Policy loss: 2.206 nats (first 2.566, -0.360, better; best 2.206 at step 4,750)'."""
-    change = ", ".join(
-        filter(None, (row["first"] and f"first {row['first']}", row["change"], row["verdict"]))
-    )
-    more = "; ".join(filter(None, (change, row["best"] and f"best {row['best']}")))
-    return f"{row['label']}: {row['last']} {row['unit']}".rstrip() + (f" ({more})" if more else "")
-
-
-def _run_line(head: Sequence[str], row: Sequence[Sequence[Any]]) -> str:
-    """'one: state ended, Policy loss 2.206 (best), steps 4,750, ...'."""
-    (name, *_), *cells = row
-    cells_text = [
-        f"{title} {text}{' (the best)' if is_best else ''}{f' ({note})' if note else ''}"
-        for title, (text, note, is_best) in zip(head[1:], cells, strict=True)
-        if text
-    ]
-    return f"{name}: {', '.join(cells_text)}"
 
 
 def _draw_panel(axis: Axes, panel: Panel, names: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -161,11 +161,9 @@ def pin_ranks(runtime: Runtime, exchange: Exchange) -> list[str]:
 
     Compute threads are cut to the processors that are left. Ranks on CPUs stay as they are.
     """
-    on_cuda = runtime.device.type == "cuda"
-    uuid = str(torch.cuda.get_device_properties(runtime.device).uuid) if on_cuda else ""
-    host = _host_identity(runtime)
-    here = {rank: its for rank, (on, its) in enumerate(exchange.gather([host, uuid])) if its and on == host}
-    own = _pin(list(here).index(runtime.rank), list(here.values())) if on_cuda else ""
+    own = ""
+    if runtime.device.type == "cuda":
+        own = _pin(str(torch.cuda.get_device_properties(runtime.device).uuid))
     pinned = [one for one in exchange.gather([runtime.host, runtime.rank, own]) if one[2]]
     lines = []
     for host, ranks in groupby(pinned, key=lambda one: str(one[0])):
@@ -176,17 +174,17 @@ def pin_ranks(runtime: Runtime, exchange: Exchange) -> list[str]:
     return lines
 
 
-def _pin(number: int, uuids: Sequence[str]) -> str:
-    """What was done with this rank. uuids: of the GPUs of this host's ranks; `number`: its own among them."""
+def _pin(uuid: str) -> str:
+    """What was done with this rank, which has the GPU of this UUID."""
     if machine.is_bound_by_launcher():
         return f"{machine.processors_text(frozenset(os.sched_getaffinity(0)))}, as the launcher bound it"
     allowed = frozenset(os.sched_getaffinity(0))
-    share = machine.share_of(number, machine.processors_near(uuids), allowed)
-    if share is None:
+    near = machine.processors_near(uuid) & allowed
+    if near in (frozenset(), allowed):
         return "ranks are not pinned: none are known to be nearer to one GPU than to another"
     try:
-        machine.bind(share)
+        machine.bind(near)
     except OSError as error:
         return f"ranks are not pinned: {error.strerror}"
-    torch.set_num_threads(min(torch.get_num_threads(), len(share)))
-    return machine.processors_text(share)
+    torch.set_num_threads(min(torch.get_num_threads(), len(near)))
+    return machine.processors_text(near)

@@ -11,7 +11,7 @@ import pytest
 from alphazero.cli.main import main
 from alphazero.data.store.store import GameStore
 from alphazero.games.registry import make_line
-from alphazero.show.report.games import BoardReader, wrong_positions
+from alphazero.show.report.games import MoveReader, wrong_positions
 from alphazero.show.report.openings import opening_tree, search_values
 from alphazero.show.report.page import json_of, page_of
 from alphazero.show.report.report import RunReport, build
@@ -187,10 +187,10 @@ def test_a_position_that_several_games_reached_is_shown_once() -> None:
 
 
 def test_squares_of_moves_in_every_game() -> None:
-    assert BoardReader(make_line("othello")).arrow("d3").target == 5 * 8 + 3
-    assert BoardReader(make_line("connect4", "7/7/7/7/7/x6")).arrow("1").target == 4 * 7
-    castling = BoardReader(make_line("chess", "4k3/8/8/8/8/8/8/4K2R w K - 0 1")).arrow("e1g1")
-    assert (castling.text, castling.origin, castling.target) == ("O-O", 60, 62)
+    assert MoveReader(make_line("othello")).arrow("d3")[2] == 5 * 8 + 3
+    assert MoveReader(make_line("connect4", "7/7/7/7/7/x6")).arrow("1")[2] == 4 * 7
+    castling = MoveReader(make_line("chess", "4k3/8/8/8/8/8/8/4K2R w K - 0 1")).arrow("e1g1")
+    assert castling == ["O-O", 60, 62, 1.0]
 
 
 def test_what_a_run_holds_is_data_and_never_a_part_of_the_page(tmp_path) -> None:

@@ -42,7 +42,7 @@ def main(interval_s: str, fault: str, device: str) -> None:
         directory=Path(),
         device=device,
         take_usage=tell_usage if fault == "usage" else None,
-        usage_interval_s=0.05,
+        tick_s=0.05,
     )
     watcher.start()
     sys.stdin.readline()
