@@ -48,11 +48,6 @@ def preset_directory() -> Path:
     return installed if installed.is_dir() else PACKAGE.parent / "configs"
 
 
-def shipped_deepspeed_config() -> Path:
-    """The ds_config.json that is read where the command line names none."""
-    return preset_directory().parent / "ds_config.json"
-
-
 def preset_names() -> list[str]:
     """Names of the presets that ship with the program."""
     return sorted(path.stem for path in preset_directory().glob("*.toml"))
@@ -73,11 +68,6 @@ def find_config(source: str) -> Path:
             f"--config {source}: no such preset; expected a TOML file or one of {', '.join(preset_names())}"
         )
     return shipped
-
-
-def is_preset(path: Path) -> bool:
-    """True for a file that ships with the program, by its name or by its path."""
-    return path.resolve().parent == preset_directory().resolve()
 
 
 @dataclass(frozen=True)
@@ -140,7 +130,8 @@ def load_config(
     user's contradicts ds_config.json.
     """
     file = read_toml(find_config(source)) if source else None
-    is_shipped = file is not None and is_preset(file.path)
+    # By its name or by its path.
+    is_shipped = file is not None and file.path.resolve().parent == preset_directory().resolve()
     by_file: dict[str, Any] = {}
     by_flag: dict[str, Any] = {}
     for name, section in SECTIONS.items():

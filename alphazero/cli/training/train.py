@@ -35,7 +35,7 @@ from alphazero.run.find import check_spelling, find_resumed
 from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
 from alphazero.settings.deepspeed_file import read_deepspeed_settings
 from alphazero.settings.flags import Parser, whole
-from alphazero.settings.load import SECTIONS, Config, load_config, shipped_deepspeed_config
+from alphazero.settings.load import SECTIONS, Config, load_config, preset_directory
 from alphazero.settings.outside.chosen import OUTSIDE_PRESET, line_of, with_chosen
 from alphazero.settings.scope import changed_settings, kept_settings, require_same_run
 from alphazero.show.console import Console
@@ -147,7 +147,8 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> Config:
     check_spelling(args.resume)
     if is_outside(str(flags.get("game", ""))):
         default_preset = OUTSIDE_PRESET
-    settings = read_deepspeed_settings(Path(deepspeed_config_file(args) or shipped_deepspeed_config()))
+    shipped = preset_directory().parent / "ds_config.json"
+    settings = read_deepspeed_settings(Path(deepspeed_config_file(args) or shipped))
     config = load_config(args.config or default_preset, flags, settings, is_named=bool(args.config))
     given = [(path, "--data") for path in config.data.data]
     for path, flag in (*given, *((path, "--validation-data") for path in config.data.validation_data)):
