@@ -40,20 +40,15 @@ if TYPE_CHECKING:
 class FileValue:
     """A value for a setting.
 
-    target: "section.field". path: the key, with dots. place: file and line. is_default: not written, but what
+    name: of the setting. path: the key, with dots. place: file and line. is_default: not written, but what
     DeepSpeed takes where its block exists.
     """
 
-    target: str
+    name: str
     value: Any
     path: str
     place: str = ""
     is_default: bool = False
-
-    @property
-    def name(self) -> str:
-        """The field."""
-        return self.target.partition(".")[2]
 
 
 @dataclass(frozen=True)
@@ -71,10 +66,6 @@ class DeepSpeedSettings:
     zero_options: Mapping[str, Any] = field(default_factory=dict)
     passed_on: Mapping[str, Any] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
-
-    def value_of(self, target: str) -> Any:  # noqa: ANN401 - of any setting
-        """The value of a setting, "section.field"; None where it has none."""
-        return next((one.value for one in reversed(self.values) if one.target == target), None)
 
     def zero_options_at(self, stage: int) -> dict[str, Any]:
         """The options of ZeRO that DeepSpeed gets at this stage."""
@@ -97,13 +88,13 @@ class DeepSpeedSettings:
         return f"{self.source}: ignored (docs/deepspeed.md): {', '.join(ignored)}" if ignored else ""
 
 
-# By name of a setting: its section's name, its type and its field.
+# By name of a setting: its type and its field.
 _SETTINGS = {
-    entry.name: (section, kinds_of(kind)[entry.name], entry)
-    for section, kind in {"optimizer": OptimizerConfig, "training": TrainingConfig, "run": RunConfig}.items()
-    for entry in fields(kind)
+    entry.name: (kinds_of(section)[entry.name], entry)
+    for section in (OptimizerConfig, TrainingConfig, RunConfig)
+    for entry in fields(section)
 }
-PRECISION = "training.precision"
+PRECISION = "precision"
 
 
 @dataclass
@@ -230,7 +221,7 @@ def _read(reading: _Reading, key: Key, value: object) -> tuple[Any, ...]:
         raise reading.error(key.path, value, "expected a list of two numbers")
     taken = []
     for target, part in zip(targets, values, strict=True):
-        _, kind, entry = _SETTINGS[target]
+        kind, entry = _SETTINGS[target]
         try:  # a number in a text is a flag's way to write it
             part = None if isinstance(part, str) and kind is not str else part
             taken.append(checked("", part, kind, entry))
@@ -255,8 +246,7 @@ def _values_in(reading: _Reading) -> Iterator[FileValue]:
             values = None if key.default is None else _read(reading, key, key.default)
         for name, value in zip(key.sets.split(), values or (), strict=False):
             if "muon" not in name or reading.variant("optimizer") == "Muon":
-                target = f"{_SETTINGS[name][0]}.{name}"
-                yield FileValue(target, value, key.path, reading.place(key.path), is_default)
+                yield FileValue(name, value, key.path, reading.place(key.path), is_default)
 
 
 def _precision(reading: _Reading) -> tuple[FileValue | None, frozenset[str]]:

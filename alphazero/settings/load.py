@@ -246,12 +246,13 @@ def _effective(
     settings: DeepSpeedSettings, values: Mapping[str, Any], by_flag: Collection[str]
 ) -> list[FileValue]:
     """The last value of each setting, without blocks that a flag discards."""
+    given = {one.name: one.value for one in settings.values}
     left = {
         block
         for block, name in CHOOSERS.items()
-        if name in by_flag and settings.value_of(f"optimizer.{name}") not in (None, values[name])
+        if name in by_flag and given.get(name) not in (None, values[name])
     }
-    last = {one.target: one for one in settings.values if one.path.partition(".")[0] not in left}
+    last = {one.name: one for one in settings.values if one.path.partition(".")[0] not in left}
     return list(last.values())
 
 

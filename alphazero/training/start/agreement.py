@@ -89,7 +89,7 @@ def facts_of(config: Config, start: Mapping[str, object], versions: Mapping[str,
             if scope_of(SECTIONS[section], name) is not Scope.NODE
         }
     settings = config.deepspeed
-    of_file: dict[str, object] = {one.target: one.value for one in settings.values}
+    of_file: dict[str, object] = {one.name: one.value for one in settings.values}
     of_file |= {"precisions_off": sorted(settings.precisions_off), "passed_on": dict(settings.passed_on)}
     of_file["zero_options"] = dict(settings.zero_options)
     facts |= {f"ds_config.json {name}": value for name, value in of_file.items()}
