@@ -106,6 +106,11 @@ def table(rows: Sequence[Sequence[str]], align: str = "") -> list[str]:
     return [line(row) for row in rows]
 
 
+def signed(value: float, digits: int = 0) -> str:
+    """A number with its sign, +17.4; 0 is +0, from whichever side it was rounded."""
+    return f"{round(value, digits) + 0.0:+.{digits}f}"
+
+
 def printable(path: PurePath | str) -> str:
     """A file's name as text that any file or terminal takes: bytes that are no UTF-8 become \\xff."""
     return escaped(os.fsencode(path).decode("utf-8", "backslashreplace"))

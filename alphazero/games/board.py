@@ -9,7 +9,7 @@ from alphazero.base.errors import GameInputError
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import Style, draw
 from alphazero.games.notation import RESULTS, from_python_chess, move_text, read_move, svg
-from alphazero.games.registry import make_line, read_game
+from alphazero.games.registry import START, make_line, read_game
 
 if TYPE_CHECKING:
     import chess
@@ -43,7 +43,7 @@ class Board:
                 raise GameInputError(f"a board of chess: expected a position of {game}")
         self._line = make_line(read_game("game", game), start)
         self._moves: list[int] = []
-        self._start = start
+        self._start = None if start == START else start
         self._follow(before)
         for move in moves:
             self.push(move)
@@ -111,15 +111,16 @@ class Board:
         return outcome.termination.name.lower() if outcome.over else ""
 
     def push(self, move: str | chess.Move) -> None:
-        """Play a move. Raises GameInputError for one that is not legal, with the nearest one that is."""
+        """Play a move, also after a draw by repetition or fifty moves, which players need not claim.
+
+        Raises GameInputError for a move that is not legal, with the nearest one that is.
+        """
         if not isinstance(move, str):
             import chess
 
             if not isinstance(move, chess.Move):
                 raise GameInputError(f"a move of type {type(move).__name__}: expected a text or a chess.Move")
             move = move.uci()
-        if self.is_over:
-            raise GameInputError(f"{move!r}: the game is over, {self.result}")
         self._push(read_move(self._line, move))
 
     def _follow(self, texts: list[str]) -> None:

@@ -1,10 +1,11 @@
-"""Which program this is and what it runs on, for fault reports: versions, devices, processor, ports, git.
+"""Which program this is and what it runs on, for fault reports: versions, devices, processor, git.
 
 Nothing is measured and nothing that is slow is imported: torch's CUDA version is read from its files.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import platform
@@ -16,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from alphazero.base.errors import LaunchError
-from alphazero.machine.machine import DEFAULT_PORT, list_devices, port_is_free
+from alphazero.machine.machine import list_devices
 from alphazero.machine.memory import HostMemory, count_cores, count_processors
 from alphazero.machine.nvml import NvmlUnusable, device_files_present, open_nvml
 
@@ -109,11 +110,6 @@ def environment() -> dict[str, object]:
             "available_bytes": memory.available_bytes,
             "swap_bytes": psutil.swap_memory().total,
         },
-        "ports": {
-            "default": DEFAULT_PORT,
-            "default_is_free": port_is_free(DEFAULT_PORT),
-            "listening": listening_ports(),
-        },
         "git": {
             "commit": git("rev-parse", "HEAD"),
             "branch": git("rev-parse", "--abbrev-ref", "HEAD"),
@@ -126,20 +122,13 @@ def environment() -> dict[str, object]:
 
 def package_versions() -> dict[str, str]:
     """Of this program and of all that it requires, by name."""
-    try:
-        required = requires("alphazero") or []
-    except PackageNotFoundError:  # a checkout that was never installed
-        required = ["torch", "deepspeed", "numpy", "pyarrow", "safetensors"]
-    names = {"alphazero": ""} | {
-        re.split(r"[^\w.-]", line, maxsplit=1)[0]: line for line in required if "extra ==" not in line
-    }
-    versions = {name: version_of(name) for name in names}
+    required = ["alphazero", "torch", "deepspeed", "numpy"]
+    with contextlib.suppress(PackageNotFoundError):  # a checkout that was never installed
+        required += [line for line in requires("alphazero") or [] if "extra ==" not in line]
+    found = {re.split(r"[^\w.-]", line, maxsplit=1)[0]: line for line in required}
     # What only other versions of Python need is not missing here.
-    return {
-        name: version
-        for name, version in versions.items()
-        if not (version == NOT_INSTALLED and ";" in names[name])
-    }
+    versions = {name: version_of(name) for name in found}
+    return {name: its for name, its in versions.items() if its != NOT_INSTALLED or ";" not in found[name]}
 
 
 def cuda_versions() -> dict[str, str]:
@@ -192,9 +181,3 @@ def _cpu_information(path: Path) -> dict[str, str]:
         return {}
     pairs = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def listening_ports() -> list[int]:
-    """TCP ports on which something listens here, whatever the address."""
-    sockets = psutil.net_connections("tcp")
-    return sorted({one.laddr.port for one in sockets if one.laddr and one.status == psutil.CONN_LISTEN})

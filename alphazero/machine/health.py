@@ -26,16 +26,12 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class HealthReport:
-    """One host at one time (seconds since 1970).
-
-    hidden: devices CUDA_VISIBLE_DEVICES leaves out, read and not judged.
-    """
+    """One host at one time (seconds since 1970). gpus: those that CUDA_VISIBLE_DEVICES lets a job use."""
 
     host: str
     time: float
     driver: Driver | None
     gpus: tuple[GpuReading, ...]
-    hidden: tuple[GpuReading, ...]
     machine: HostReading
     findings: tuple[Finding, ...]
 
@@ -46,7 +42,7 @@ class HealthReport:
 
 
 def check_this_host(directory: Path, device: str) -> HealthReport:
-    """Look at this host and judge it; devices that CUDA_VISIBLE_DEVICES leaves out are read, but not judged.
+    """Look at this host and judge it, less the devices that CUDA_VISIBLE_DEVICES leaves out.
 
     directory: where the run will be written. device: auto, cuda (a GPU must be there) or cpu (GPUs are not
     asked).
@@ -72,8 +68,7 @@ def check_this_host(directory: Path, device: str) -> HealthReport:
     findings += judge_gpus(visible, host, family_of_this_process())
     machine = read_host(directory)
     findings += judge_host(machine, host, len(visible))
-    hidden = tuple(gpu for gpu in gpus if gpu not in visible)
-    return HealthReport(host, time.time(), driver, visible, hidden, machine, tuple(findings))
+    return HealthReport(host, time.time(), driver, visible, machine, tuple(findings))
 
 
 def is_visible(gpu: GpuReading) -> bool:
@@ -117,9 +112,8 @@ def to_json(report: HealthReport, *, strict: bool = False) -> dict[str, object]:
         "kernel": platform.release(),
         "driver": None if report.driver is None else dataclasses.asdict(report.driver),
         "gpus": [
-            dataclasses.asdict(gpu) | {"unread": dict(gpu.unread), "lost": gpu.lost or None, "hidden": hidden}
-            for hidden, gpus in ((False, report.gpus), (True, report.hidden))
-            for gpu in gpus
+            dataclasses.asdict(gpu) | {"unread": dict(gpu.unread), "lost": gpu.lost or None}
+            for gpu in report.gpus
         ],
         "machine": dataclasses.asdict(report.machine),
         "findings": [finding.to_json() for finding in report.findings],
@@ -138,9 +132,6 @@ def to_table(report: HealthReport) -> str:
     if report.gpus:
         head = ("device", "name", "util %", "memory GiB", "temp C", "power W", "links", "health")
         lines += [*table([head, *(_gpu_row(gpu, report.findings) for gpu in report.gpus)]), ""]
-    if report.hidden:
-        names = ", ".join(gpu.device for gpu in report.hidden)
-        lines += [f"left out by CUDA_VISIBLE_DEVICES, read but not judged: {names}", ""]
     return "\n".join([*lines, *_finding_lines(report)])
 
 

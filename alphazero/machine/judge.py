@@ -247,13 +247,6 @@ def judge_host(reading: HostReading, host: str, num_gpus: int, *, running: bool 
             one for one in judge.findings if one.name not in JUDGED_BY_ALARMS or one.severity is Severity.FAIL
         ]
     judge.compare("load_per_core", round(reading.load / reading.cores, 2), LOAD_PER_CORE)
-    if reading.clock_synchronised is None:
-        judge.unknown("clock")
-    elif reading.clock_synchronised:
-        judge.add(Severity.OK, "clock", "synchronised")
-    else:
-        advice = "logs of several hosts do not fit together: start chrony, ntpd or systemd-timesyncd"
-        judge.add(Severity.WARN, "clock", "on its own", None, advice)
     if num_gpus:
         judge.compare("cores_per_gpu", round(reading.cores / num_gpus, 2), CORES_PER_GPU)
     return judge.findings

@@ -213,8 +213,6 @@ def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 SHARED_MEMORY = Path("/dev/shm")
-TIME_ERROR = 5  # what adjtimex(2) returns for a clock that nothing keeps (linux/timex.h)
-TIMEX_BYTES = 512  # more than its struct timex, of which only zeros are read: they change nothing
 
 
 @dataclass(frozen=True)
@@ -223,7 +221,6 @@ class HostReading:
 
     memory_available: what this process can still get, a container's limit counted.
     directory: the nearest existing directory above where the run will be written.
-    clock_synchronised: whether something (NTP, PTP) keeps the kernel's clock.
     """
 
     memory_total: int
@@ -237,7 +234,6 @@ class HostReading:
     open_files: int
     load: float
     cores: int
-    clock_synchronised: bool | None
 
 
 def read_host(directory: Path) -> HostReading:
@@ -259,20 +255,9 @@ def read_host(directory: Path) -> HostReading:
         open_files=_open_files(),
         load=os.getloadavg()[0],
         cores=count_cores(),
-        clock_synchronised=_clock_synchronised(),
     )
 
 
 def _open_files() -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 1 << 30 if soft == resource.RLIM_INFINITY else soft
-
-
-def _clock_synchronised() -> bool | None:
-    """Whether the kernel's clock is kept by NTP or the like; None where unknown."""
-    try:
-        adjtimex = ctypes.CDLL(None, use_errno=True).adjtimex
-    except (OSError, AttributeError):
-        return None
-    state = adjtimex(ctypes.create_string_buffer(TIMEX_BYTES))
-    return None if state < 0 else bool(state != TIME_ERROR)

@@ -184,7 +184,7 @@ class TreeSearch:
         """Begin to search, and return; a search under way is ended first."""
         self.stop()
         with self._gate:
-            self._core.begin(limits.moves)
+            self._core.begin(tuple(set(limits.moves)))
             self._run = _Run(limits, time.monotonic())
         self._runs.put(self._run)
 

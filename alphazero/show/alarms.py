@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import threading
 import time
@@ -36,8 +35,6 @@ LEAST_LOWS = 3
 LEAST_BYTES = 1 << 20
 # Seconds in which a disk is full. Later nothing is predicted: the number of kept checkpoints stops growing.
 HORIZON_S = 24 * 3600.0
-# What filled for a minute is predicted for less than two hours.
-FORESIGHT = 100
 
 
 @dataclass(frozen=True)
@@ -184,10 +181,7 @@ Reading = tuple[float, float]  # monotonic seconds, bytes
 
 @dataclass
 class DiskHistory:
-    """The free space of the run directory's disk on a host over the last hour.
-
-    A disk that fills now shows in the last few readings; one that fills by checkpoints, in all of them.
-    """
+    """The free space of the run directory's disk on a host over the last hour."""
 
     host: str
     readings: deque[Reading] = field(default_factory=deque)
@@ -197,32 +191,24 @@ class DiskHistory:
         while self.readings and now_s - self.readings[0][0] > WINDOW_S:
             self.readings.popleft()
         self.readings.append((now_s, free_bytes))
-        readings = list(self.readings)
-        full_s = min(_seconds_until_full(readings), _seconds_until_full(readings[-1 - LEAST_LOWS :]))
+        began_s, first = self.readings[0]
+        lowest, lows = first, 0  # what goes up and down, as checkpoints that are removed, has no new lows
+        for _, free in self.readings:
+            if lowest - free >= LEAST_BYTES:
+                lowest, lows = free, lows + 1
+        if lows < LEAST_LOWS:
+            return []
+        loses_per_s = (first - lowest) / (now_s - began_s)
+        full_s = lowest / loses_per_s
         if full_s >= min(left_s, HORIZON_S):
             return []
         left = f"{full_s / 3600:.1f} hours" if full_s >= 3600 else f"{full_s / 60:.0f} minutes"
-        loses = free_bytes / full_s * 3600
         text = (
-            f"the disk of the run directory on {self.host} loses {loses / GIB:,.2f} GiB an hour and has "
-            f"{free_bytes / GIB:,.1f} GiB left: at this rate it is full in {left}, before the run ends"
+            f"the disk of the run directory on {self.host} loses {3600 * loses_per_s / GIB:,.2f} GiB an hour "
+            f"and has {free_bytes / GIB:,.1f} GiB left: at this rate it is full in {left}, before the end"
         )
         advice = "make room there, fewer --keep-checkpoints, or a --runs-dir on a larger disk"
         return [Alarm("disk", text, advice, subject=self.host)]
-
-
-def _seconds_until_full(readings: Sequence[Reading]) -> float:
-    """At the mean rate of these readings; inf where they predict nothing."""
-    began_s, first = readings[0]
-    lowest, lows = first, 0  # what goes up and down, as checkpoints that are removed, has no new lows
-    for _, free in readings:
-        if lowest - free >= LEAST_BYTES:
-            lowest, lows = free, lows + 1
-    if lows < LEAST_LOWS:
-        return math.inf
-    seconds = readings[-1][0] - began_s
-    full_s = seconds * lowest / (first - lowest)
-    return full_s if full_s < FORESIGHT * seconds else math.inf
 
 
 def judge_memory(host: str, available_bytes: float, total_bytes: float) -> list[Alarm]:

@@ -2,7 +2,17 @@
 
 import pytest
 
-from alphazero.base.text import counted, exit_text, near_match, one_of, quoted, reason, shortened, table
+from alphazero.base.text import (
+    counted,
+    exit_text,
+    near_match,
+    one_of,
+    quoted,
+    reason,
+    shortened,
+    signed,
+    table,
+)
 
 
 def test_nouns_are_counted():
@@ -13,6 +23,17 @@ def test_nouns_are_counted():
         "1,024 ranks",
     ]
     assert counted(2, "batch", "batches") == "2 batches"
+
+
+def test_a_sign_is_never_that_of_zero():
+    assert [signed(value, 1) for value in (17.44, -17.44, -0.04, -0.0, 0.04)] == [
+        "+17.4",
+        "-17.4",
+        "+0.0",
+        "+0.0",
+        "+0.0",
+    ]
+    assert [signed(value) for value in (-0.4, -0.6, 1500.2)] == ["+0", "-1", "+1500"]
 
 
 def test_a_long_value_is_cut_and_an_unprintable_number_is_described():

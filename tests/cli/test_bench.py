@@ -39,6 +39,13 @@ def test_there_is_a_small_run_of_every_benchmark():
     assert sorted([*SMALL, *bench.NOT_IN_ALL]) == bench.names()
 
 
+def test_help_behind_a_name_is_that_of_the_benchmark(capsys):
+    assert main(["bench", "search", "--help"]) == 0
+    assert "--slots" in capsys.readouterr().out
+    assert main(["bench", "--help"]) == 0
+    assert "search" in capsys.readouterr().out
+
+
 def test_all_leaves_out_what_takes_minutes_or_a_gpu(monkeypatch):
     asked = []
 

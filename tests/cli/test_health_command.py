@@ -23,7 +23,6 @@ GOOD = HostReading(
     open_files=65536,
     load=1.0,
     cores=16,
-    clock_synchronised=True,
 )
 
 

@@ -231,8 +231,9 @@ def test_a_match_stopped_three_times_and_continued_has_each_game_once(tmp_path, 
         assert match.returncode == status, err
         assert games <= games_counted(state) < 20
         if sign == signal.SIGKILL:  # as if it had come while the last game was written
-            begin = json.loads(state.read_text().splitlines()[games_counted(state)])["pgn_begin"]
-            os.truncate(pgn, min(pgn.stat().st_size, begin + 20))
+            newest = state.read_text().splitlines()[games_counted(state)].rpartition("\t")[0]
+            begin = pgn.read_text().find(json.loads(newest)["pgn"])
+            os.truncate(pgn, begin + 20 if begin >= 0 else pgn.stat().st_size)
         else:
             assert re.search(
                 r"^continue with: .* match --player .* --resume .*match\.json", err.decode(), re.M

@@ -1,14 +1,13 @@
 """What a report of a fault says of the machine."""
 
 import json
-import socket
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
 from alphazero.machine import environment as module
-from alphazero.machine.environment import environment, instructions, listening_ports, processor_name
+from alphazero.machine.environment import environment, instructions, processor_name
 
 CPU = """processor\t: 0
 model name\t: Some CPU @ 2.0GHz
@@ -50,13 +49,3 @@ def test_the_processor_is_that_of_the_first_entry(tmp_path: Path):
     assert processor_name(path) == "Some CPU @ 2.0GHz"
     assert instructions(path) == ["sse4_2", "avx2", "avx512f", "amx_bf16"]
     assert instructions(tmp_path / "none") == []
-
-
-def test_a_port_is_open_while_somebody_listens_there():
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        port = server.getsockname()[1]
-        assert port not in listening_ports()
-        server.listen(1)
-        assert port in listening_ports()
-    assert port not in listening_ports()

@@ -27,7 +27,6 @@ GOOD = HostReading(
     open_files=65536,
     load=1.0,
     cores=16,
-    clock_synchronised=True,
 )
 
 
@@ -60,7 +59,6 @@ def test_a_good_host_is_healthy():
         ({"shm_free": 31 * MIB}, "shm_free_mib", 31, Severity.FAIL),
         ({"open_files": 255}, "open_files", 255, Severity.FAIL),
         ({"load": 32.0}, "load_per_core", 2.0, Severity.WARN),
-        ({"clock_synchronised": False}, "clock", "on its own", Severity.WARN),
     ],
 )
 def test_a_fault_of_the_host_is_found(changes, name, value, severity):
@@ -76,7 +74,6 @@ def test_a_fault_of_the_host_is_found(changes, name, value, severity):
     [
         ({"inodes_free": None}, "inodes_free"),
         ({"shm_free": None}, "shm_free_mib"),
-        ({"clock_synchronised": None}, "clock"),
     ],
 )
 def test_what_the_system_does_not_tell_is_unknown(changes, name):

@@ -155,12 +155,6 @@ def test_the_end_of_a_game_is_an_error_of_its_turn_alone(net: Net) -> None:
     answers = {answer["turn"]: answer for answer in ask(net, {"id": "m", "moves": MATE, "turns": "all"})}
     assert sorted(answers) == [0, 1, 2, 3, 4] and "policy" in answers[3]
     assert set(answers[4]) == {"id", "turn", "error"} and "no legal move" in answers[4]["error"]
-    shuffle = ["Nf3", "Nf6", "Ng1", "Ng8"] * 2
-    drawn, evaluated = sorted(
-        ask(net, {"id": "d", "moves": shuffle, "simulations": 9}, {"id": "e", "moves": shuffle}),
-        key=lambda answer: answer["id"],
-    )
-    assert drawn["error"].endswith("the game is over (repetition)") and "policy" in evaluated
 
 
 def test_a_proven_end_is_reported(net: Net) -> None:

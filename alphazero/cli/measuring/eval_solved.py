@@ -17,7 +17,7 @@ import alphazero._core as _core
 from alphazero.base import records
 from alphazero.base.errors import ConfigError
 from alphazero.base.log import Work
-from alphazero.base.text import counted, table
+from alphazero.base.text import counted, signed, table
 from alphazero.cli.flags import add_config_flag, device_of
 from alphazero.games.core_types import Line
 from alphazero.games.outside.names import is_outside
@@ -117,8 +117,8 @@ def pairs_table(comparison: dict[str, Any]) -> str:
                 str(row["positions"]),
                 row["player"],
                 *(f"{(row['both'] + errors) / row['positions']:.2%}" for errors in alone),
-                f"{100 * row['difference']:+.2f}",
-                f"{100 * low:+.2f} to {100 * high:+.2f}",
+                signed(100 * row["difference"], 2),
+                f"{signed(100 * low, 2)} to {signed(100 * high, 2)}",
                 *map(str, alone),
             )
         )

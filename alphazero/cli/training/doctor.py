@@ -183,7 +183,7 @@ def evaluations_per_position(config: Config) -> float:
 
 def environment_lines(here: Mapping[str, Any]) -> list[str]:
     """A line per subject."""
-    processor, memory, ports, cuda = (here[name] for name in ("processor", "memory", "ports", "cuda"))
+    processor, memory, cuda = (here[name] for name in ("processor", "memory", "cuda"))
     state, devices = here["git"], here["devices"]
     changed = counted(len(state["changed_files"]), "changed file")
     gpus = (str(gpu.get("fault") or f"{gpu['index']}: {gpu['name']} {gpu['uuid']}") for gpu in devices)
@@ -202,11 +202,6 @@ def environment_lines(here: Mapping[str, Any]) -> list[str]:
             "memory",
             f"{memory['available_bytes'] / GIB:.1f} of {memory['total_bytes'] / GIB:.1f} GiB available, "
             f"{memory['swap_bytes'] / GIB:.1f} GiB of swap",
-        ),
-        (
-            "ports",
-            f"{ports['default']} (of rank 0) is {'free' if ports['default_is_free'] else 'in use'}; "
-            f"listening: {', '.join(map(str, ports['listening'])) or 'none'}",
         ),
     ]
     return table(rows)

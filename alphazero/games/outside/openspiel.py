@@ -38,8 +38,9 @@ def load(name: str) -> Rules:
         name=recorded(name),
         place=name,
         start=start,
+        new_start=game.new_initial_state,
         clone=None,
-        shape=shape_of_board(shape),
+        observed=shape,
         num_actions=game.num_distinct_actions(),
         max_plies=game.max_game_length(),
     )

@@ -31,7 +31,9 @@ MOST_MOVES = 218  # of a chess position
 RIVAL_SHARE = 0.1  # of the visits of the most visited move that a rival must have
 INFO_EVERY_S = 0.9
 CLOCK_EVERY_S = 0.01
-GRACE_S = 0.05  # that a search whose time is over waits for its first evaluation
+# That a search whose time is over, or that is stopped, waits for its first evaluation: without it any move is
+# as good as another.
+FIRST_EVALUATION_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -100,12 +102,12 @@ def _is_decided(seen: Snapshot, left_s: float) -> bool:
     return seen.best.visits - max(move.visits for move in rivals) > playouts_left
 
 
-class EngineSearch(threading.Thread):
-    """One `go`, from start() to `bestmove`.
+class EngineSearch:
+    """One `go`, answered with `bestmove` by run().
 
-    tree: called when the tree is needed; returns None where the search was stopped before a network was
-    loaded. send: takes lines of the protocol. began: when the command was read, by time.monotonic(). tables:
-    asked at the root; the tree asks the same ones. counts: whether to report the cost of the search.
+    tree: None where there is none. send: takes lines of the protocol. began: when the command was read, by
+    time.monotonic(). tables: asked at the root; the tree asks the same ones. counts: whether to report the
+    cost of the search.
     """
 
     def __init__(
@@ -113,33 +115,36 @@ class EngineSearch(threading.Thread):
         line: Line,
         go: Go,
         options: Options,
-        tree: Callable[[EngineSearch], TreeSearch | None],
+        tree: TreeSearch | None,
         send: Callable[[list[str]], None],
         began: float,
         *,
         tables: SearchTables | None,
         counts: bool,
     ) -> None:
-        super().__init__(name="search", daemon=True)
-        self.stopped = threading.Event()
         self._line, self._go, self._options = line, go, options
-        self._tables, self._counts = tables, counts
+        self._tree, self._tables, self._counts = tree, tables, counts
         self._result: int | None = None  # of the position, where the tables know it
-        self._tree_of, self._send = tree, send
+        self._send = send
+        self._is_stopped = False
         self._clock_began = began
         self._pondering = go.ponder
         # Set when `bestmove` may be sent: at once, or after `stop` or `ponderhit`.
         self._may_answer = threading.Event()
         if not (go.infinite or go.ponder):
             self._may_answer.set()
-        self._tree: TreeSearch | None = None
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether it needs no further command to answer."""
+        return self._may_answer.is_set()
 
     def stop(self) -> None:
-        """Stop the search and answer."""
-        self.stopped.set()
+        """Answer as soon as there is an evaluation."""
+        self._is_stopped = True
+        self._may_answer.set()
         if self._tree is not None:
             self._tree.stop()
-        self._may_answer.set()
 
     def ponder_hit(self) -> None:
         """The opponent played the expected move: start the clock."""
@@ -150,7 +155,7 @@ class EngineSearch(threading.Thread):
                 self._may_answer.set()
 
     def run(self) -> None:
-        """Search and answer; in the thread."""
+        """Search and answer."""
         try:
             texts = self._find_moves()
         except Exception as error:  # of any kind: the GUI waits for a move
@@ -173,8 +178,7 @@ class EngineSearch(threading.Thread):
             best = self._tables.begin(self._line, only, fast=self._options.is_on("SyzygyFastPlay"))
             if best is not None:  # the tables know the result, and which moves keep it
                 self._result, only = best.result, best.moves
-        tree = self._tree_of(self)
-        seen = self._search(tree, only) if tree is not None else None
+        seen = self._search(self._tree, only) if self._tree is not None else None
         cutoff = self._options.number("TempValueCutoff")
         if seen is not None and (move := chosen_move(seen, self._temperature(), cutoff)) is not None:
             return self._texts(move.pv[:2] or (move.move,))
@@ -185,10 +189,9 @@ class EngineSearch(threading.Thread):
 
     def _search(self, tree: TreeSearch, only: tuple[int, ...]) -> Snapshot:
         """Search until a limit, a proof or `stop`; returns the last snapshot."""
-        self._tree = tree
         tree.set_line(self._line)
         tree.start(SearchLimits(nodes=self._go.nodes, depth=self._go.depth, moves=only))
-        if self.stopped.is_set():  # before the tree was started
+        if self._is_stopped:  # before the tree was started
             tree.stop()
         overhead_ms, multipv = self._options.whole("Move Overhead"), self._options.whole("MultiPV")
         budget = budget_of(self._go, self._line.first_player_to_move, overhead_ms)
@@ -202,7 +205,7 @@ class EngineSearch(threading.Thread):
                 if now - sent >= INFO_EVERY_S:
                     sent = now
                     self._send(self._infos(tree.snapshot(multipv)))
-            self._wait_for_the_first(tree)
+            self._wait_for_an_evaluation(tree, only)
         except Exception as error:  # of the evaluator: out of memory, a lost device
             self._send([info_string(f"the network failed: {reason(error)}")])
         tree.stop()
@@ -230,12 +233,15 @@ class EngineSearch(threading.Thread):
         number = _core.ChessPosition(str(self._line)).fullmove_number
         return Temperature(options.number("Temperature"), decay, cutoff).at(number)
 
-    def _wait_for_the_first(self, tree: TreeSearch) -> None:
-        """Wait up to GRACE_S for the first evaluation, instead of playing a random move."""
-        end = time.monotonic() + GRACE_S
-        while time.monotonic() < end and not tree.wait(CLOCK_EVERY_S / 10):
-            if tree.snapshot(0).best is not None:
+    def _wait_for_an_evaluation(self, tree: TreeSearch, only: tuple[int, ...]) -> None:
+        """Of the position, where the search was over before; so long `stop` ends nothing more."""
+        end = time.monotonic() + FIRST_EVALUATION_S
+        while (seen := tree.snapshot(0)).best is None and not seen.is_full:
+            if (left := end - time.monotonic()) <= 0:
+                self._send([info_string(f"no evaluation for {FIRST_EVALUATION_S:g} s: the move is a guess")])
                 return
+            tree.start(SearchLimits(nodes=1, moves=only))
+            tree.wait(left)
 
     def _infos(self, seen: Snapshot) -> list[str]:
         multipv, shows_wdl = self._options.whole("MultiPV"), self._options.is_on("UCI_ShowWDL")
@@ -282,27 +288,28 @@ def with_result(seen: Snapshot, result: int) -> Snapshot:
     return replace(seen, q=value, wdl=wdl, moves=moves)
 
 
-class PerftCount(threading.Thread):
-    """One `go perft`, answered as by Stockfish: leaves by first move, and their sum."""
+class PerftCount:
+    """One `go perft`, answered by run() as by Stockfish: leaves by first move, and their sum."""
+
+    ends_by_itself = True
 
     def __init__(
         self, line: Line, depth: int, send: Callable[[list[str]], None], text: Callable[[int], str]
     ) -> None:
-        super().__init__(name="perft", daemon=True)
-        self.stopped = threading.Event()
         self._line, self._depth, self._send, self._text = line, depth, send, text
+        self._is_stopped = False
 
     def stop(self) -> None:
         """End it without a sum."""
-        self.stopped.set()
+        self._is_stopped = True
 
     def run(self) -> None:
-        """Count and answer; in the thread."""
+        """Count and answer."""
         total = 0
-        for move, leaves in divide(self._line, self._depth, self.stopped.is_set):
+        for move, leaves in divide(self._line, self._depth, lambda: self._is_stopped):
             total += leaves
             self._send([f"{self._text(move)}: {leaves}"])
-        if self.stopped.is_set():
+        if self._is_stopped:
             self._send([info_string("perft: stopped before the end")])
         else:
             self._send(["", f"Nodes searched: {total}", ""])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,38 +24,21 @@ MOST_BRANCHES = 8
 NUM_BINS = 20
 
 
-@dataclass
-class Node:
-    """A move that games began with. score: sum of the first player's (1, 1/2, 0)."""
-
-    games: int = 0
-    score: float = 0.0
-    moves: dict[int, Node] = field(default_factory=dict)
-
-    def add(self, moves: Sequence[int], score: float) -> None:
-        """One more game."""
-        node = self
-        node._count(score)
-        for move in moves:
-            node = node.moves.setdefault(move, Node())
-            node._count(score)
-
-    def _count(self, score: float) -> None:
-        self.games += 1
-        self.score += score
+Game = tuple[Sequence[int], float]  # its first moves, and the first player's score: 1, 1/2 or 0
 
 
 def opening_tree(store: GameStore) -> dict[str, Any] | None:
     """The tree of the newest games from the usual start, as JSON; None without any."""
-    root = Node()
+    games = []
     for view, game in _newest(store):
         if view.fen_offset[game] == view.fen_offset[game + 1] and view.result_valid[game]:
             begin, end = (int(place) for place in view.moves_offset[game : game + 2])
             moves = view.moves[begin : min(end, begin + DEPTH)].tolist()
-            root.add(moves, (int(view.result[game]) + 1) / 2)
-    if not root.games:
+            games.append((moves, (int(view.result[game]) + 1) / 2))
+    if not games:
         return None
-    return _node_json("", root, make_line(store.manifest.game_now), root.games)
+    fewest = max(FEWEST_GAMES, SMALLEST_SHARE * len(games))
+    return _branch("", games, make_line(store.manifest.game_now), 0, fewest)
 
 
 def _newest(store: GameStore) -> Iterator[tuple[ShardView, int]]:
@@ -70,17 +52,21 @@ def _newest(store: GameStore) -> Iterator[tuple[ShardView, int]]:
             return
 
 
-def _node_json(text: str, node: Node, line: Line, total: int) -> dict[str, Any]:
-    fewest = max(FEWEST_GAMES, SMALLEST_SHARE * total)
+def _branch(text: str, games: Sequence[Game], line: Line, depth: int, fewest: float) -> dict[str, Any]:
+    """The games that have come so far, by the move called `text`, and how they went on."""
+    by_move: dict[int, list[Game]] = {}
+    for moves, score in games:
+        if len(moves) > depth:
+            by_move.setdefault(moves[depth], []).append((moves, score))
     legal = set(line.legal())
-    chosen = [(move, child) for move, child in node.moves.items() if child.games >= fewest and move in legal]
-    chosen = sorted(chosen, key=lambda entry: -entry[1].games)[:MOST_BRANCHES]
+    chosen = [(move, its) for move, its in by_move.items() if len(its) >= fewest and move in legal]
     branches = []
-    for move, child in chosen:
+    for move, its in sorted(chosen, key=lambda entry: -len(entry[1]))[:MOST_BRANCHES]:
         after = line.copy()
         after.push(move)
-        branches.append(_node_json(shortened(move_text(line, move)), child, after, total))
-    return {"move": text, "games": node.games, "score": rounded(node.score / node.games), "moves": branches}
+        branches.append(_branch(shortened(move_text(line, move)), its, after, depth + 1, fewest))
+    mean = sum(score for _, score in games) / len(games)
+    return {"move": text, "games": len(games), "score": rounded(mean), "moves": branches}
 
 
 def search_values(store: GameStore) -> Bins | None:
