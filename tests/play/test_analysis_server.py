@@ -17,6 +17,7 @@ import pytest
 
 from alphazero.cli.main import main
 from alphazero.games.registry import game_names, make_line
+from alphazero.network.inference.purpose import evaluator_for_forest
 from alphazero.play import analysis
 from alphazero.play.analysis import AnalysisServer, QueryReader
 from alphazero.play.net import Net, new_net, search_line
@@ -41,7 +42,7 @@ def new_server(
 ) -> AnalysisServer:
     return AnalysisServer(
         net,
-        net.forest_evaluator(batch_size),
+        evaluator_for_forest(net.module, net.device, "fp32", batch_size),
         SETTINGS,
         QueryReader(net.game, 0, 3),
         fill="fen_only",
@@ -103,7 +104,7 @@ def test_answers_are_those_of_the_same_search_alone(net: Net) -> None:
     ]
     answers = {answer["id"]: answer for answer in ask(net, *queries)}
     assert len(answers) == len(queries)
-    tree = TreeSearch("chess", net.forest_evaluator(32), SETTINGS)
+    tree = TreeSearch("chess", evaluator_for_forest(net.module, net.device, "fp32", 32), SETTINGS)
     for query in queries:
         board = net.board(None, query["moves"])
         tree.forget()
