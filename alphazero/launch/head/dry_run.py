@@ -12,29 +12,21 @@ from alphazero.launch.plan import programs
 from alphazero.launch.plan.commands import (
     bare_command,
     build_command,
-    hand_commands,
     interface_variables,
     weight_variable,
 )
-from alphazero.launch.plan.launch_plan import SLURM, Command, LaunchPlan
-from alphazero.launch.plan.role import is_ip
+from alphazero.launch.plan.launch_plan import Command, LaunchPlan
+from alphazero.launch.plan.sources import is_ip
 from alphazero.machine.machine import interface_towards
 
 
-def dry_run_lines(plan: LaunchPlan, trainer: Sequence[str], arguments: Sequence[str]) -> Iterator[str]:
+def dry_run_lines(plan: LaunchPlan, program: Sequence[str]) -> Iterator[str]:
     """Lines that a shell runs; those that begin with # are comments."""
-    program = (*trainer, *arguments)
     if not plan.is_head:
         yield from _lines_of_this_node(plan, program)
         return
     for rank in range(plan.num_nodes):
         yield from _lines_of_host(plan, rank, program)
-    # Weights and chosen slots need the hostfile on each of them: --hostfile FILE --node-rank auto.
-    plain = all(host.num_ranks is not None and not host.slots for host in plan.hosts)
-    if plain and not plan.has_weights and plan.role != SLURM:
-        yield "# by hand, on each of them:"
-        for host, line in hand_commands(plan, arguments):
-            yield f"#   {line}   # on {host.remote.target or host.address}"
 
 
 def _lines_of_this_node(plan: LaunchPlan, program: Sequence[str]) -> Iterator[str]:
