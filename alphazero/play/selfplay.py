@@ -246,6 +246,9 @@ def describe(figures: dict[str, float]) -> str:
     return " | ".join(parts)
 
 
+MOVES_PER_ROUND = 16  # searched of each lane, before its place is given to another game
+
+
 def play_first_games(
     game_name: str,
     settings: _core.SelfPlaySettings,
@@ -280,7 +283,7 @@ def play_first_games(
             game_name,
             settings,
             lanes,
-            own.moves_per_round,
+            MOVES_PER_ROUND,
             evaluator,
             cache=cache,
             num_threads=num_threads,

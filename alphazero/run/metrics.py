@@ -1,17 +1,16 @@
-"""Figures of a run: written to metrics.jsonl, a line each, and other viewers; read back; in words."""
+"""Figures of a run: written to metrics.jsonl, a line each, and other viewers; in words (read: figures.py)."""
 
 from __future__ import annotations
 
 import json
-import sys
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Protocol
 
-from alphazero.base.errors import ConfigError
-from alphazero.base.files import complete_lines, cut_unfinished_line
-from alphazero.base.text import counted, printable
+from alphazero.base.files import cut_unfinished_line, open_regular, replacing
 from alphazero.run.directory import RunDirectory
 
 # Of an event: text or a number.
@@ -27,9 +26,6 @@ class MetricWriter(Protocol):
     def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
         """Record an event: text as well as figures."""
 
-    def note(self, name: str, step: int, text: str) -> None:
-        """Show a text in Markdown: a game, a position."""
-
     def flush(self) -> None:
         """Have all that came so far on disk: after the checkpoint that follows it is not made again."""
 
@@ -41,12 +37,18 @@ class MetricWriter(Protocol):
 
 
 class JsonLinesWriter:
-    """One JSON object a line; floats keep all their digits."""
+    """One JSON object a line; floats keep all their digits. The file has each step once."""
 
-    def __init__(self, run: RunDirectory) -> None:
+    def __init__(self, run: RunDirectory, first_step: int = 0) -> None:
+        """first_step: of the checkpoint that the run continues from, else 0."""
         # Else the first line written now would continue the unfinished line of a killed run.
         cut_unfinished_line(run.metrics)
-        self._file = run.metrics.open("a", encoding="utf-8")
+        self._path = run.metrics
+        self._open_at(first_step)
+
+    def _open_at(self, step: int) -> None:
+        cut_after(self._path, step)
+        self._file = self._path.open("a", encoding="utf-8")
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
         self.event(kind, step, figures)
@@ -55,17 +57,45 @@ class JsonLinesWriter:
         self._file.write(json.dumps({"kind": kind, "step": step, **fields}) + "\n")
         self._file.flush()
 
-    def note(self, name: str, step: int, text: str) -> None:
-        """Nothing: texts for viewers are no figures."""
-
     def flush(self) -> None:
         """Nothing: every line is flushed."""
 
     def rewind(self, step: int) -> None:
-        """Nothing: readers take the newest line for each step."""
+        self._file.close()
+        self._open_at(step)
 
     def close(self, failed: bool = False) -> None:
         self._file.close()
+
+
+# How a line of JsonLinesWriter begins, and where an epoch, which has its own number, names its step.
+_BEGINNING = re.compile(rb'\{"kind": "(\w+)", "step": (\d{1,18})\b')
+_END_OF_EPOCH = re.compile(rb'"ended_in_step": (\d{1,18})\b')
+# What happened, and does not happen again when steps are made once more.
+_EVENTS = (b"alarm", b"health")
+
+
+def cut_after(path: Path, step: int) -> None:
+    """Remove the figures of what a run that continues after `step` makes once more."""
+    if not path.exists():
+        return
+    with open_regular(path) as file:
+        if all(_is_before(line, step) for line in file):
+            return
+        file.seek(0)
+        with replacing(path) as kept:
+            kept.writelines(line for line in file if _is_before(line, step))
+
+
+def _is_before(line: bytes, step: int) -> bool:
+    found = _BEGINNING.match(line)
+    if found is None or found[1] in _EVENTS:
+        return True
+    if found[1] == b"epoch":
+        found = _END_OF_EPOCH.search(line)
+        return found is None or int(found[1]) <= step
+    # A generation stands at the step before it, whose checkpoint comes before its games.
+    return int(found[2]) + (found[1] == b"self_play") <= step
 
 
 class AllWriters:
@@ -105,12 +135,6 @@ class AllWriters:
             for writer in self._writers:
                 writer.event(kind, self._step, timed)
 
-    def note(self, name: str, text: str) -> None:
-        """Show a text in Markdown beside the curves, at the step that was written last."""
-        with self._lock:
-            for writer in self._writers:
-                writer.note(name, self._step, text)
-
     def flush(self) -> None:
         with self._lock:
             for writer in self._writers:
@@ -130,43 +154,6 @@ class AllWriters:
             if self._finish is not None:
                 self._finish(failed)
                 self._finish = None
-
-
-def read_metrics(run: RunDirectory, kind: str) -> list[dict[str, float]]:
-    """All lines of one kind ('step', 'validation') of metrics.jsonl, the newest line for each step.
-
-    Damaged lines are passed over and reported on stderr. Raises ConfigError where the file cannot be read.
-    """
-    try:
-        lines = complete_lines(run.metrics)
-    except OSError as error:
-        raise ConfigError(f"{run.metrics}: cannot read: {error.strerror}") from error
-    by_step: dict[int, dict[str, float]] = {}
-    damaged = []
-    for number, text in enumerate(lines, start=1):
-        try:
-            line = json.loads(text)
-            texts = [name for name, value in line.items() if isinstance(value, str)]
-            if any(not isinstance(value, (int, float, str)) for value in line.values()):
-                raise ValueError("neither number nor text")
-            if line["kind"] == kind and texts == ["kind"]:
-                by_step[int(line["step"])] = dict(line)
-            elif line["kind"] == kind:
-                raise ValueError("a figure that is no number")
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
-            damaged.append(number)
-    if damaged:
-        print(
-            f"{printable(run.metrics)}:{damaged[0]}: no JSON of a step;"
-            f" passed over {counted(len(damaged), 'damaged line')}",
-            file=sys.stderr,
-        )
-    return [by_step[step] for step in sorted(by_step)]
-
-
-def newest_figures(run: RunDirectory, kind: str, step: int) -> dict[str, float] | None:
-    """The line of one kind of the newest step up to `step`, None where there is none; see read_metrics."""
-    return next((line for line in reversed(read_metrics(run, kind)) if line["step"] <= step), None)
 
 
 def explain_validation(figures: Mapping[str, float], first: Mapping[str, float] | None = None) -> str:

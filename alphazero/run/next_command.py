@@ -72,6 +72,13 @@ def uses_of(weights: str, measured_by: str, rules: Sequence[str] = ()) -> list[t
     return uses
 
 
+def located(command: str) -> str:
+    """A command of this environment as it can be typed here."""
+    program, _, words = command.partition(" ")
+    path = Path(sys.executable).with_name(program)
+    return f"{shlex.quote(_short(path)) if path.is_file() else program} {words}"
+
+
 def without(arguments: Sequence[str], flag: str) -> list[str]:
     """`arguments` less `flag VALUE` and `flag=VALUE`; the value of --resume may be missing."""
     kept: list[str] = []

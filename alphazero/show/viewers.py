@@ -20,7 +20,7 @@ SHOWN = (
     *("optimizer.weight_decay", "training.batch_size", "training.precision", "training.ema_decay"),
     *("loss.value_weight", "training.seed"),
 )
-SHOWN_OF_SELF_PLAY = ("search.simulations", "self_play.lanes", "self_play.reuse", "self_play.value_q_ratio")
+SHOWN_OF_SELF_PLAY = ("search.simulations", "self_play.lanes", "self_play.reuse", "training.value_q_ratio")
 
 
 def open_writers(
@@ -28,7 +28,7 @@ def open_writers(
 ) -> AllWriters:
     """The writers of rank 0. first_step: of the checkpoint that the run resumes from, else 0."""
     finish = start_wandb(run, config.run, to_table(config), say) if config.run.wandb else None
-    writers: list[MetricWriter] = [JsonLinesWriter(run)]
+    writers: list[MetricWriter] = [JsonLinesWriter(run, first_step)]
     if config.run.tensorboard:
         writers.append(TensorBoardViewer(run, first_step, shown_settings(config, world_size)))
     return AllWriters(writers, first_step, finish)

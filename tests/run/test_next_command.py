@@ -15,6 +15,7 @@ from alphazero.run.next_command import (
     UNKNOWN_COMMAND,
     afresh,
     continuing,
+    located,
     typed_command,
     uses_of,
 )
@@ -74,3 +75,11 @@ def test_commands_that_use_a_network_take_a_name_with_spaces(tmp_path, monkeypat
     assert Path(path).is_file()
     monkeypatch.setattr(next_command, "GAMES", tmp_path / "none.pgn")
     assert uses_of("runs/job", get_game("chess").measured_by)[-1][1].endswith(" --data GAMES.pgn")
+
+
+def test_programs_are_named_where_they_are(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "alphazero").touch()
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert located("alphazero play net.pt") == "./alphazero play net.pt"
+    assert located("tensorboard --logdir runs") == "tensorboard --logdir runs"

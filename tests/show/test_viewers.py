@@ -19,7 +19,6 @@ from alphazero.settings.load import load_config
 from alphazero.settings.sections import RunConfig
 from alphazero.show.viewers import open_writers
 from alphazero.show.weights_and_biases import require_wandb
-from tests.support.paths import REPOSITORY
 
 
 def events_of(run):
@@ -28,22 +27,17 @@ def events_of(run):
     return events
 
 
-def test_tensorboard_has_settings_with_final_figures_and_texts(tmp_path):
+def test_tensorboard_has_settings_with_final_figures_and_events(tmp_path):
     run, config = RunDirectory(tmp_path), load_config("connect4", {})
     writers = open_writers(run, config, 0, 2, print)
     writers.write("step", 1, {"loss": 2.0, "moves_left_loss": 0.0, "sample_id_sum": 1.0})
     writers.write("validation", 1, {"move_error": 0.25})
     writers.event("alarm", {"cause": "disk", "text": "the disk fills"})
-    writers.note("opening", "# a board")
     writers.close()
     events = events_of(run)
     assert events.Tags()["scalars"] == ["1_train/loss", "2_validation/move_error"]
-    texts = {
-        tag: events.Tensors(tag)[0].tensor_proto.string_val[0].decode()
-        for tag in ("alarm/text_summary", "opening/text_summary")
-    }
-    assert texts["alarm/text_summary"] == "**cause**: disk  \n**text**: the disk fills"
-    assert texts["opening/text_summary"] == "# a board"
+    (value,) = events.Tensors("alarm/text_summary")[0].tensor_proto.string_val
+    assert value.decode() == "**cause**: disk  \n**text**: the disk fills"
     start = metadata.parse_session_start_info_plugin_data(
         events.SummaryMetadata(metadata.SESSION_START_INFO_TAG).plugin_data.content
     )
@@ -100,7 +94,6 @@ def test_weights_and_biases_without_tensorboard_is_refused_before_ranks_start(tm
     argv = ["launch", "--gpus", "2", "--device", "cpu", "--wandb", "--no-tensorboard", "--runs-dir"]
     done = subprocess.run(
         [sys.executable, "-m", "alphazero", *argv, str(tmp_path / "runs")],
-        cwd=REPOSITORY,
         capture_output=True,
         text=True,
         timeout=60,
@@ -151,7 +144,6 @@ def test_weights_and_biases_gets_the_curves_of_all_starts_in_one_run(tmp_path):
     for first_step in (0, 2):
         done = subprocess.run(
             [sys.executable, "-c", STARTS, str(run), str(first_step)],
-            cwd=REPOSITORY,
             env={**os.environ, "WANDB_MODE": "offline"},
             capture_output=True,
             text=True,

@@ -17,8 +17,9 @@ from alphazero.games.outside.names import flag_of_rules
 from alphazero.games.registry import get_game
 from alphazero.network.model.precision import evaluation_precision
 from alphazero.run.checkpoint_files import LATEST
-from alphazero.run.metrics import explain_validation, read_metrics
-from alphazero.run.next_command import continuing, uses_of
+from alphazero.run.figures import RunFigures
+from alphazero.run.metrics import explain_validation
+from alphazero.run.next_command import continuing, located, uses_of
 from alphazero.run.overview import network_text
 from alphazero.run.rank import shows_common_errors
 from alphazero.settings.sections import TrainingConfig
@@ -36,7 +37,6 @@ def banner(found: Found, devices: Sequence[str]) -> str:
     job = found.job
     training, shape = job.config.training, job.config.network
     kind = f"DeepSpeed ZeRO-{training.zero_stage}, {job.runtime.backend}"
-    reason = f" ({found.precision_reason})" if found.precision_reason else ""
     encoders = loader_threads(job.config.data, job.runtime)
     num_positions = job.num_steps * job.batch_size
     length = f"length            {counted(job.num_steps, 'step')}, {counted(num_positions, 'position')}"
@@ -50,7 +50,7 @@ def banner(found: Found, devices: Sequence[str]) -> str:
         f"processes         {len(devices)}",
         *(f"  rank {rank}: {device}" for rank, device in enumerate(devices)),
         f"threads per rank  {torch.get_num_threads()} compute, {encoders} encode positions",
-        f"precision         {training.precision}{reason}{_extras(training)}",
+        f"precision         {training.precision}{_extras(training)}",
         f"network           {shape.game} {network_text(dataclasses.asdict(shape))}, "
         f"{found.network.parameter_count() / 1e6:.1f} M parameters",
         *_data(job, found.window, found.held_out),
@@ -74,9 +74,6 @@ def _data(job: Job, window: Window | None, held_out: Window | None) -> list[str]
         lines.append(f"held out          {counted(held_out.num_games, 'game')}")
     games, search = job.config.self_play, job.config.search
     if games.mode != "supervised":
-        budget = counted(games.simulations_per_round, "simulation")
-        if not games.simulations_per_round:
-            budget = counted(games.moves_per_round, "move")
         training = job.config.training.precision
         precision = evaluation_precision(
             games.evaluation_precision,
@@ -88,7 +85,7 @@ def _data(job: Job, window: Window | None, held_out: Window | None) -> list[str]
         lines.append(
             f"self-play         {counted(games.generations, 'generation')}, {counted(games.lanes, 'lane')}, "
             f"{search.algorithm} with {counted(search.simulations, 'simulation')} per move, "
-            f"rounds of {budget}, "
+            f"rounds of {counted(games.simulations_per_round, 'simulation')}, "
             f"batches of {games.evaluation_batch} in {precision}"
         )
     return lines
@@ -110,7 +107,7 @@ def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
     game = job.config.network.game
     rules = flag_of_rules(game)
     uses = uses_of(str(job.newest_weights), get_game(game).measured_by, rules)
-    validations = read_metrics(job.run, "validation")
+    validations = RunFigures.read(job.run).of("validation").rows()
     lines = [
         RULE,
         f"finished          {counted(job.num_steps, 'step')}; this start took {duration(seconds)}",
@@ -125,9 +122,9 @@ def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
     lines += [
         f"weights           {job.newest_weights}",
         "next, play against it or have a look at it:",
-        *(f"  .venv/bin/{command}" for _, command in uses),
-        f"  .venv/bin/alphazero report {' '.join([shlex.quote(str(job.run.path)), *rules])}",
-        f"  .venv/bin/tensorboard --logdir {shlex.quote(str(job.run.path.parent))}",
+        *(f"  {located(command)}" for _, command in uses),
+        f"  {located(' '.join(['alphazero report', shlex.quote(str(job.run.path)), *rules]))}",
+        f"  {located(f'tensorboard --logdir {shlex.quote(str(job.run.path.parent))}')}",
         f"continue with: {continuing(command, job.run.path.name, '--steps', str(2 * job.num_steps))}",
         RULE,
     ]

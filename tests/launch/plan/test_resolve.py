@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from alphazero.base.errors import LaunchError
-from alphazero.launch.plan.claims import LaunchRequest
 from alphazero.launch.plan.launch_plan import HostPlan, LaunchPlan, Remote
+from alphazero.launch.plan.sources import LaunchRequest
 from alphazero.machine.machine import Machine
 from tests.support.launch.resolving import CPU, GPUS, TWO, cluster, plan
 
@@ -235,6 +235,16 @@ def test_a_loopback_master_of_a_hostfile_or_controller_is_an_error_with_advice(h
             f"--master-addr {address}: is the loopback, which other machines cannot reach; "
             "expected the address of node 0 in the network; this machine has 10.0.0.5"
         )
+
+
+def test_an_address_of_one_link_is_neither_taken_nor_offered_as_the_master(hostfile):
+    machine = replace(CPU, addresses=(*CPU.addresses, ("eth0", "fe80::5")))
+    with pytest.raises(LaunchError, match="--master-addr fe80::5: is an address of one link") as caught:
+        cluster(LaunchRequest(nodes=2, node_rank=0, master_addr="fe80::5"), machine)
+    assert str(caught.value).endswith("this machine has 10.0.0.5")
+    with pytest.raises(LaunchError, match=r"this machine \(box, 10\.0\.0\.5\)"):
+        path = hostfile("a slots=1\nb slots=1\n")
+        cluster(LaunchRequest(nodes=2, node_rank="auto", hostfile=path), machine)
 
 
 @pytest.mark.parametrize("address", ["localhost", "127.0.0.1", "127.0.1.1", "::1"])

@@ -1,0 +1,258 @@
+"""Where the values of a launch come from: flags, files, environments; and what this machine is in the job.
+
+Each source is read and checked by itself; resolve.py decides each setting, and finds out whether they agree.
+Which names and addresses mean this machine, and which would mean another one on every host, is decided here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from alphazero.base.errors import LaunchError
+from alphazero.base.section import flag_of
+from alphazero.launch.plan.hostfile import ChosenHost, Host, choose_hosts, parse_hostfile, read_hostfile
+from alphazero.launch.plan.launch_plan import HEAD, LOCAL, NODE, SLURM, SLURM_TASK
+from alphazero.launch.plan.outer import OuterLauncher, SettingClaim, SlurmJob, read_outer, read_slurm
+from alphazero.machine.machine import Machine, names_link, names_loopback, outward_addresses
+from alphazero.settings.cluster import ClusterConfig, ClusterFile
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class LaunchRequest(ClusterConfig):
+    """The flags of the command line, None where a flag was not given.
+
+    node_rank: "auto" for this machine's line of the hostfile.
+    """
+
+    device: str = "auto"
+    node_rank: int | str | None = None
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Everything that a launch is decided from.
+
+    chosen: hosts of a hostfile or [cluster] after the filter, () where there is none; origin: what errors
+    call that list. slurm is None where there is no SLURM.
+    """
+
+    request: LaunchRequest
+    file: ClusterFile
+    chosen: tuple[ChosenHost, ...]
+    origin: str
+    slurm: SlurmJob | None
+    outer: OuterLauncher
+    machine: Machine
+
+    def claims(self, key: str, kind: type[T]) -> list[SettingClaim[T]]:
+        """What the flag and [cluster] give for a setting, in this order."""
+        found: list[SettingClaim[T]] = []
+        value = getattr(self.request, key)
+        if value is not None:
+            assert isinstance(value, kind)
+            found.append(SettingClaim(value, f"{flag_of(key)} {value}"))
+        if key in self.file.places:
+            found.append(SettingClaim(getattr(self.file.config, key), self.file.shown(key)))
+        return found
+
+    def choice(self, key: str, kind: type[T], default: T) -> T:
+        """Of a setting that sources may give differently, the first."""
+        return next((claim.value for claim in self.claims(key, kind)), default)
+
+
+def read_sources(
+    request: LaunchRequest, machine: Machine, environment: Mapping[str, str], file: ClusterFile
+) -> Sources:
+    """Flags, [cluster], hostfile, SLURM and other launchers, read and checked by themselves.
+
+    Raises LaunchError for values that no source may have. Whether the sources agree is found where each
+    setting is decided.
+    """
+    outer = read_outer(environment)
+    # mpirun runs inside an allocation and numbers its own processes, whatever started its daemons.
+    slurm = None if outer.mpi_variable and "SLURM_STEP_ID" not in environment else read_slurm(environment)
+    if outer.mpi_variable not in ("", "PMI_SIZE"):
+        slurm = None
+    if slurm is not None and slurm.in_step:
+        outer = OuterLauncher(master_addr=outer.master_addr)
+    hosts, origin = _read_hosts(request, file)
+    include, exclude = request.include, request.exclude
+    if include is None and exclude is None:
+        include, exclude = file.config.include, file.config.exclude
+    if not hosts and (include is not None or exclude is not None):
+        flag = f"--include {include}" if include is not None else f"--exclude {exclude}"
+        raise LaunchError(f"{flag}: expected --hostfile beside it")
+    chosen = choose_hosts(hosts, include, exclude, origin) if hosts else ()
+    if include is None and exclude is None:
+        chosen = chosen[: request.nodes]  # the first ones, as DeepSpeed's launcher takes them
+    return Sources(request, file, chosen, origin, slurm, outer, machine)
+
+
+def _read_hosts(request: LaunchRequest, file: ClusterFile) -> tuple[tuple[Host, ...], str]:
+    """The hosts of --hostfile or [cluster], and what messages call that list."""
+    keys = [key for key in ("hosts", "hostfile") if key in file.places]
+    if len(keys) > 1:
+        raise LaunchError(
+            f"{file.shown('hosts')} contradicts {file.shown('hostfile')}: expected one of the two"
+        )
+    if request.hostfile is not None:
+        hosts = read_hostfile(Path(request.hostfile))
+        origin = f"--hostfile {request.hostfile}"
+        for key in keys:
+            if [host.text for host in _hosts_of(file, key)] != [host.text for host in hosts]:
+                raise LaunchError(f"{origin} contradicts {file.shown(key)}: expected one of the two")
+        return hosts, origin
+    if not keys:
+        return (), ""
+    origin = f"[cluster] hosts ({file.places['hosts']})" if keys == ["hosts"] else file.shown("hostfile")
+    return _hosts_of(file, keys[0]), origin
+
+
+def _hosts_of(file: ClusterFile, key: str) -> tuple[Host, ...]:
+    """The hosts that [cluster] lists in `hosts` or in the file named by `hostfile`."""
+    if key == "hostfile":
+        return read_hostfile(Path(file.config.hostfile or ""))
+    place = f"{file.places['hosts']}: [cluster] hosts"
+    for entry in file.config.hosts:
+        if "\n" in entry:
+            raise LaunchError(
+                f"{place}: {entry!r}: expected one host per entry, '<host> slots=<positive int>'"
+            )
+    return parse_hostfile("\n".join(file.config.hosts), place)
+
+
+def agreed(claims: Sequence[SettingClaim[T]]) -> SettingClaim[T] | None:
+    """The first claim, None where there is none; LaunchError where another one differs from it."""
+    for other in claims[1:]:
+        if other.value != claims[0].value:
+            raise LaunchError(f"{claims[0].text} contradicts {other.text}: expected one of them, or the same")
+    return claims[0] if claims else None
+
+
+def is_this_machine(address: str, machine: Machine) -> bool:
+    """True where a host's name or address is this machine's own; asks no name server."""
+    name, own = address.lower(), machine.host_name.lower()
+    if names_loopback(name) or name == own:
+        return True
+    if any(name == address for _, address in machine.addresses):
+        return True
+    # One of the two may carry its domain.
+    has_one_domain = bool(name) and ("." in name) != ("." in own)
+    return has_one_domain and name.partition(".")[0] == own.partition(".")[0] and not is_ip(name)
+
+
+def is_slurm_node(host: str, slurm: SlurmJob, machine: Machine) -> bool:
+    """True where SLURM's node `host` is this machine."""
+    return host == slurm.node_name if slurm.node_name else is_this_machine(host, machine)
+
+
+def is_ip(name: str) -> bool:
+    """True for an IP address, of version 4 or 6."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def refuse_loopback(
+    master_addr: str, machine: Machine, addresses_of: Callable[[str], tuple[str, ...]]
+) -> None:
+    """LaunchError where other hosts would take the master's address for themselves."""
+    found = [address for address in addresses_of(master_addr) if names_loopback(address)]
+    if names_loopback(master_addr):
+        what = "is the loopback"
+    elif ":" in master_addr and "%" not in master_addr and names_link(master_addr):
+        what = "is an address of one link, and does not say of which"
+    elif found:
+        what = f"resolves to {found[0]} on {machine.host_name}, the loopback (a line of /etc/hosts)"
+    else:
+        return
+    own = outward_addresses(machine.addresses)
+    here = f"; this machine has {', '.join(own)}" if own else ""
+    raise LaunchError(
+        f"--master-addr {master_addr}: {what}, which other machines cannot reach; "
+        f"expected the address of node 0 in the network{here}"
+    )
+
+
+AUTO_RANK = "auto"
+
+
+def choose_role(sources: Sources, nodes: SettingClaim[int]) -> tuple[str, int | None]:
+    """What this process does, and which node of the job this machine is (None: no part of it)."""
+    request, slurm = sources.request, sources.slurm
+    if request.launcher == "slurm" and slurm is None:
+        raise LaunchError(
+            "--launcher slurm: expected a SLURM allocation (sbatch, salloc), there is none here"
+        )
+    if request.launcher == "slurm" and sources.chosen:
+        raise LaunchError(f"--launcher slurm contradicts {sources.origin}: expected one of the two")
+    claims: list[SettingClaim[int]] = []
+    if request.node_rank == AUTO_RANK:
+        claims.append(SettingClaim(_own_line(sources), "--node-rank auto"))
+    elif isinstance(request.node_rank, int):
+        claims.append(SettingClaim(request.node_rank, f"--node-rank {request.node_rank}"))
+    if slurm is not None and slurm.node_rank is not None:
+        claims.append(SettingClaim(slurm.node_rank, f"SLURM_NODEID={slurm.node_rank}"))
+    if sources.outer.node_rank is not None:
+        claims.append(sources.outer.node_rank)
+    rank = agreed(claims)
+    if rank is not None and not 0 <= rank.value < nodes.value:
+        raise LaunchError(f"{rank.text}: expected 0 to {nodes.value - 1} ({nodes.text or '--nodes 1'})")
+    if rank is not None and nodes.value > 1:
+        by_slurm = slurm is not None and slurm.in_step and not sources.chosen and len(claims) == 1
+        return (SLURM_TASK if by_slurm else NODE), rank.value
+    if sources.chosen:
+        return _role_of_hostfile(sources)
+    if slurm is not None and not slurm.in_step:
+        places = (r for r, host in enumerate(slurm.hosts) if is_slurm_node(host, slurm, sources.machine))
+        own = next(places, None)
+        return (SLURM, own) if nodes.value > 1 or own is None else (LOCAL, 0)
+    if nodes.value > 1:
+        raise LaunchError(f"{nodes.text}: expected --node-rank beside it, 0 to {nodes.value - 1}")
+    return LOCAL, 0
+
+
+def _role_of_hostfile(sources: Sources) -> tuple[str, int | None]:
+    """The head of a job over the hosts of a list; the job itself where they are this machine alone."""
+    own = _own_places(sources)
+    if len(sources.chosen) == 1:
+        return (LOCAL, 0) if own else (HEAD, None)
+    for chosen in sources.chosen:
+        if names_loopback(chosen.host.address):
+            raise LaunchError(
+                f"{sources.origin}, line {chosen.host.line}: {chosen.host.address} is another machine on "
+                "every host; expected the name or address that the other hosts reach it by"
+            )
+    if len(own) > 1:
+        names = " and ".join(sources.chosen[rank].host.address for rank in own)
+        raise LaunchError(f"{sources.origin}: {names} are both this machine; expected each machine once")
+    return HEAD, own[0] if own else None
+
+
+def _own_places(sources: Sources) -> list[int]:
+    """The places of this machine in the list."""
+    addresses = [chosen.host.address for chosen in sources.chosen]
+    return [rank for rank, address in enumerate(addresses) if is_this_machine(address, sources.machine)]
+
+
+def _own_line(sources: Sources) -> int:
+    """Which host of the list this machine is."""
+    if not sources.chosen:
+        raise LaunchError("--node-rank auto: expected --hostfile beside it, which names this machine")
+    machine, own = sources.machine, _own_places(sources)
+    if len(own) != 1:
+        addresses = ", ".join(outward_addresses(machine.addresses))
+        found = "does not name" if not own else f"names {len(own)} times"
+        raise LaunchError(
+            f"--node-rank auto: {sources.origin} {found} this machine ({machine.host_name}, {addresses}); "
+            "expected it once, or --node-rank R"
+        )
+    return own[0]
