@@ -133,7 +133,7 @@ def test_a_later_fault_is_raised_on_all_ranks_before_anything_is_published(
         real(self, *arguments)
 
     monkeypatch.setattr(Verification, "_verify", slow)
-    monkeypatch.setattr(Verification.start.__func__, "__kwdefaults__", {"cache": None, "first_s": 0.1})
+    monkeypatch.setattr(Verification.__init__, "__kwdefaults__", {"cache": None, "first_s": 0.1})
     flip_a_result(store)
     waited = []
 
