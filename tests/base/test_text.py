@@ -55,6 +55,11 @@ def test_the_reason_of_an_error_is_one_short_line():
 def test_the_nearest_known_word_is_named():
     assert near_match("blokcs", ["blocks", "filters"]) == "blocks"
     assert near_match("seed", ["blocks", "filters"]) == ""
+    flags = ["--hostfile", "--game", "--heads", "--data", "--warmup-steps"]
+    assert near_match("--Host_fiel", flags) == "--hostfile"
+    assert near_match("--warmup", flags) == "--warmup-steps"
+    for other_meaning in ("--profile", "--name", "--threads", "--beta1", "--l"):
+        assert near_match(other_meaning, flags) == ""
     assert one_of("blokcs", ["blocks", "filters"]) == "did you mean blocks? Expected one of blocks, filters"
     assert one_of("seed", ["blocks", "filters"]) == "expected one of blocks, filters"
 

@@ -6,6 +6,7 @@ import pytest
 
 from alphazero.cli import bench
 from alphazero.cli.main import main
+from tests.support.paths import FIXTURES
 
 SMALL = {
     "analysis": ["--positions", "2", "--simulations", "4"],
@@ -21,7 +22,7 @@ SMALL = {
     "loader": ["--seconds", "0.05", "--repeats", "1"],
     "network": ["--game", "connect4", "--blocks", "1", "--filters", "8", "--batch", "4", "--seconds", "0.05"],
     "precision": [
-        *("--weights", "tests/fixtures/v0/selfplay/AlphaZeroNet_1x8_distributed.pt"),
+        *("--weights", str(FIXTURES / "v0/selfplay/AlphaZeroNet_1x8_distributed.pt")),
         *("--positions", "16", "--batch", "4", "--seconds", "0.03"),
     ],
     "search": ["--slots", "4", "--seconds", "0.1"],

@@ -271,7 +271,6 @@ def test_the_launcher_and_every_rank_choose_the_same(capsys: pytest.CaptureFixtu
     for seed in ("1", "2"):  # of Python's own hashes, by which sets are ordered
         rank = subprocess.run(
             [sys.executable, "-c", RANK, *words],
-            cwd=REPOSITORY,
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,

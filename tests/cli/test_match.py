@@ -30,7 +30,7 @@ from alphazero.play.matches.players import Player
 from alphazero.play.uci.protocol import centipawns
 from alphazero.search.tree_search import SearchLimits, TreeSearch, TreeSettings
 from tests.support.evaluation.small_nets import write_small_net
-from tests.support.paths import REPOSITORY, SUPPORT
+from tests.support.paths import SUPPORT
 
 FAKE = f"{sys.executable} {SUPPORT / 'evaluation' / 'fake_engine.py'}"
 SMALL = ["--maxmoves", "6", "--nodes", "2"]
@@ -176,7 +176,6 @@ def test_a_match_that_is_interrupted_tells_its_score_and_leaves_no_engine(tmp_pa
         [sys.executable, "-m", "alphazero", "match", *argv],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        cwd=REPOSITORY,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
     )
     deadline = time.monotonic() + 60
@@ -220,7 +219,6 @@ def test_a_match_stopped_three_times_and_continued_has_each_game_once(tmp_path, 
             [sys.executable, "-m", "alphazero", *resumed(tmp_path, "--concurrency", "2")],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            cwd=REPOSITORY,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         deadline = time.monotonic() + 60

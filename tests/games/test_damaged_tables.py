@@ -12,7 +12,6 @@ from alphazero.base.errors import DataError
 from alphazero.games.table_files import CheckedTables, _check
 from alphazero.games.tablebases import Tablebases
 from tests.support.games.endgames import SYZYGY, WHY_NOT, has_tables, positions
-from tests.support.paths import REPOSITORY
 from tests.support.uci.driving import DrivenEngine
 
 pytestmark = pytest.mark.skipif(not has_tables(), reason=WHY_NOT)
@@ -68,9 +67,7 @@ def test_an_import_ends_with_the_name_of_a_damaged_table(tmp_path) -> None:
         "--store",
         str(tmp_path / "store"),
     ]
-    done = subprocess.run(
-        [*command, "--rescore", str(tmp_path)], cwd=REPOSITORY, capture_output=True, text=True, timeout=50
-    )
+    done = subprocess.run([*command, "--rescore", str(tmp_path)], capture_output=True, text=True, timeout=50)
     assert done.returncode == 2 and "KQvK.rtbw" in done.stderr and "Traceback" not in done.stderr
 
 

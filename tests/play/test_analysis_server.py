@@ -22,7 +22,6 @@ from alphazero.play.analysis import AnalysisServer, QueryReader
 from alphazero.play.net import Net, new_net, search_line
 from alphazero.play.search_text import analysis_json
 from alphazero.search.tree_search import SearchLimits, TreeSearch, TreeSettings
-from tests.support.paths import REPOSITORY
 
 SETTINGS = TreeSettings(minibatch_size=32)
 GAME = [
@@ -330,7 +329,6 @@ def started(weights: Path) -> subprocess.Popen[str]:
     """The command, once it has answered."""
     process = subprocess.Popen(
         [sys.executable, "-m", "alphazero", "analyse", "--weights", str(weights), "--json-lines"],
-        cwd=REPOSITORY,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -37,7 +37,7 @@ def command(weights: Path) -> list[str]:
 def test_python_chess_drives_it_without_an_unexpected_line(
     command: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with chess.engine.SimpleEngine.popen_uci(command, cwd=REPOSITORY, timeout=60) as engine:
+    with chess.engine.SimpleEngine.popen_uci(command, timeout=60) as engine:
         assert engine.id["name"].startswith("alphazero ")
         engine.configure({"Hash": 16, "Threads": 1, "Move Overhead": 5})
         clocks = chess.engine.Limit(white_clock=1, black_clock=1, white_inc=0.01, black_inc=0.01)
@@ -82,9 +82,7 @@ def test_a_script_of_commands_that_come_at_once_is_answered_in_order(command: li
     assert len(script) >= 40
     for last in ("", "quit\n"):
         text = "".join(f"{line}\n" for line in script) + last
-        done = subprocess.run(
-            command, input=text, cwd=REPOSITORY, capture_output=True, text=True, timeout=120
-        )
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120)
         told = done.stdout.splitlines()
         assert done.returncode == 0 and done.stderr == ""
         answers = [line.split()[1] for line in told if line.startswith("bestmove")]
@@ -100,7 +98,7 @@ def test_a_script_of_commands_that_come_at_once_is_answered_in_order(command: li
     "script", ["uci\nisready\nquit\n", "isready\n", "uci\nsetoption name Hash value 9\nisready"]
 )
 def test_readyok_is_told_before_the_end(command: list[str], script: str) -> None:
-    done = subprocess.run(command, input=script, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "readyok"
 
 
@@ -110,16 +108,14 @@ def test_a_network_of_another_game_is_an_error_of_one_line(tmp_path: Path) -> No
     save_weights(tmp_path / "other.pt", AlphaZeroNet(config, get_spec("tictactoe")), {})
     command = [sys.executable, "-m", "alphazero", "uci", str(tmp_path / "other.pt"), "--device", "cpu"]
     script = "uci\nisready\nquit\n"
-    done = subprocess.run(command, input=script, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "readyok" not in done.stdout
     assert "plays tictactoe" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_the_order_in_which_fastchess_asks(command: list[str]) -> None:
     """app/src/engine/uci_engine.cpp: each answer is waited for, then the next command is sent."""
-    process = subprocess.Popen(
-        command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None and process.stdout is not None
     watchdog = threading.Timer(60, process.kill)
     watchdog.start()
@@ -150,9 +146,7 @@ def test_the_order_in_which_fastchess_asks(command: list[str]) -> None:
 
 def test_it_answers_before_the_network_is_read_and_ends_with_its_input(command: list[str]) -> None:
     began = time.monotonic()
-    process = subprocess.Popen(
-        command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write("uci\n")
     process.stdin.flush()
@@ -171,9 +165,7 @@ def test_it_answers_before_the_network_is_read_and_ends_with_its_input(command: 
 
 def test_every_go_is_answered(command: list[str]) -> None:
     """Where memory is short, counters of a FEN are at their end and a game is longer than any is."""
-    process = subprocess.Popen(
-        command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None and process.stdout is not None
     watchdog = threading.Timer(120, process.kill)
     watchdog.start()
@@ -225,7 +217,7 @@ def test_a_network_that_is_not_there_ends_the_process(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "alphazero", "uci", "--weights", str(tmp_path / "none.pt")]
     read, write = os.pipe()  # an input that stays open
     try:
-        done = subprocess.run(command, stdin=read, capture_output=True, text=True, timeout=60, cwd=REPOSITORY)
+        done = subprocess.run(command, stdin=read, capture_output=True, text=True, timeout=60)
     finally:
         os.close(read)
         os.close(write)

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from alphazero.run import next_command
 from alphazero.run.next_command import (
     COMMAND_VARIABLE,
     SCRIPT,
     UNKNOWN_COMMAND,
     afresh,
     continuing,
+    located,
     typed_command,
     uses_of,
 )
@@ -62,8 +64,19 @@ def test_a_run_is_begun_once_more_beside_itself():
 
 
 def test_commands_that_use_a_network_take_a_name_with_spaces():
-    uses = uses_of("my runs/job", "eval {network} --data examples/games.pgn.gz")
+    uses = uses_of("my runs/job", "eval {network} --data {examples}/games.pgn.gz")
     commands = [shlex.split(command) for _, command in uses]
     assert [words[:3] for words in commands] == [
         ["alphazero", name, "my runs/job"] for name in ("play", "analyse", "eval")
     ]
+    assert Path(commands[-1][-1]).is_file()
+
+
+def test_programs_and_files_are_named_where_they_are(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "alphazero").touch()
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert located("alphazero play net.pt") == "./alphazero play net.pt"
+    assert located("tensorboard --logdir runs") == "tensorboard --logdir runs"
+    monkeypatch.setattr(next_command, "EXAMPLES", tmp_path / "examples")
+    assert len(uses_of("net.pt", "eval {network} --data {examples}/games.pgn.gz")) == 2

@@ -10,7 +10,7 @@ from alphazero.base.text import counted
 from alphazero.data.sampling.window import Window
 from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.run.directory import RunDirectory
-from alphazero.run.next_command import afresh, continuing
+from alphazero.run.next_command import afresh, continuing, located
 from alphazero.settings.data import SampleFilters
 from alphazero.settings.load import Config
 from alphazero.settings.scope import changed_settings, listed, require_same, require_same_run
@@ -91,6 +91,6 @@ def complete(job: Job, saved: TrainingState, request: Request) -> str:
             f"{job.run.path}: is complete at {counted(saved.step, 'step')}: nothing to do. You can now",
             f"  train on to step {2 * saved.step}:  {more}",
             f"  start a new run beside it:  {afresh(request.command, name)}",
-            f"  play against it:  .venv/bin/alphazero play {weights}",
+            f"  play against it:  {located(f'alphazero play {weights}')}",
         )
     )

@@ -38,7 +38,7 @@ def train(runs: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = (sys.executable, "-m", "alphazero", "train", "--runs-dir", str(runs), "--run-name", "own")
     steps = ("--batch-size", "32", "--warmup-steps", "2", "--validation-interval", "2", "--device", "cpu")
     whole = (*command, "--steps-per-generation", "2", "--precision", "fp32", *steps, *QUICK, *words)
-    return subprocess.run(whole, cwd=REPOSITORY, capture_output=True, text=True)
+    return subprocess.run(whole, capture_output=True, text=True)
 
 
 def validations(run: Path) -> dict[int, float]:
