@@ -41,6 +41,14 @@ class Lines:
     step: Column = field(default_factory=lambda: np.zeros(0))
     columns: Mapping[str, Column] = field(default_factory=dict)
 
+    def rows(self) -> list[dict[str, float]]:
+        """The lines, each with the figures that it has and its step."""
+        columns = {STEP: self.step, **self.columns}
+        return [
+            {name: float(column[row]) for name, column in columns.items() if not np.isnan(column[row])}
+            for row in range(len(self.step))
+        ]
+
     def known(self, name: str) -> tuple[Column, Column]:
         """The steps that have a figure `name` of at most LARGEST_FIGURE either way, and the figures."""
         column = self.columns.get(name)

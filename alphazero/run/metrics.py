@@ -1,19 +1,16 @@
-"""Figures of a run: written to metrics.jsonl, a line each, and other viewers; read back; in words."""
+"""Figures of a run: written to metrics.jsonl, a line each, and other viewers; in words (read: figures.py)."""
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from alphazero.base.errors import ConfigError
-from alphazero.base.files import complete_lines, cut_unfinished_line, open_regular, replacing
-from alphazero.base.text import counted, printable
+from alphazero.base.files import cut_unfinished_line, open_regular, replacing
 from alphazero.run.directory import RunDirectory
 
 # Of an event: text or a number.
@@ -157,43 +154,6 @@ class AllWriters:
             if self._finish is not None:
                 self._finish(failed)
                 self._finish = None
-
-
-def read_metrics(run: RunDirectory, kind: str) -> list[dict[str, float]]:
-    """All lines of one kind ('step', 'validation') of metrics.jsonl, the newest line for each step.
-
-    Damaged lines are passed over and reported on stderr. Raises ConfigError where the file cannot be read.
-    """
-    try:
-        lines = complete_lines(run.metrics)
-    except OSError as error:
-        raise ConfigError(f"{run.metrics}: cannot read: {error.strerror}") from error
-    by_step: dict[int, dict[str, float]] = {}
-    damaged = []
-    for number, text in enumerate(lines, start=1):
-        try:
-            line = json.loads(text)
-            texts = [name for name, value in line.items() if isinstance(value, str)]
-            if any(not isinstance(value, (int, float, str)) for value in line.values()):
-                raise ValueError("neither number nor text")
-            if line["kind"] == kind and texts == ["kind"]:
-                by_step[int(line["step"])] = dict(line)
-            elif line["kind"] == kind:
-                raise ValueError("a figure that is no number")
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
-            damaged.append(number)
-    if damaged:
-        print(
-            f"{printable(run.metrics)}:{damaged[0]}: no JSON of a step;"
-            f" passed over {counted(len(damaged), 'damaged line')}",
-            file=sys.stderr,
-        )
-    return [by_step[step] for step in sorted(by_step)]
-
-
-def newest_figures(run: RunDirectory, kind: str, step: int) -> dict[str, float] | None:
-    """The line of one kind of the newest step up to `step`, None where there is none; see read_metrics."""
-    return next((line for line in reversed(read_metrics(run, kind)) if line["step"] <= step), None)
 
 
 def explain_validation(figures: Mapping[str, float], first: Mapping[str, float] | None = None) -> str:

@@ -224,7 +224,7 @@ def _note(account: RankFailure, environment: Mapping[str, str]) -> bool:
         return False
     # The agent may be gone, or its disk full: the exit status remains.
     with contextlib.suppress(OSError):
-        write_record(Path(directory, f"{local_rank}.failure.json"), account)
+        write_record(Path(directory, f"{local_rank}.account.json"), account)
     return True
 
 

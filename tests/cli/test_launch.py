@@ -323,10 +323,6 @@ def test_a_dry_run_shows_every_command_of_every_host_and_asks_nobody(
         "--nproc_per_node=8",
         "--nproc_per_node=4",
     ]
-    assert lines[-1] == (
-        "#   ./launch_distributed_training.sh --gpus 4 --nodes 2 --node-rank 1 --master-addr gpu1 "
-        "--master-port 12355 --batch-size 1536   # on me@gpu2"
-    )
 
 
 def test_slots_of_a_hostfile_are_taken_for_gpus_until_the_hosts_have_counted(

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from alphazero.run.directory import RunDirectory
-from alphazero.run.metrics import AllWriters, JsonLinesWriter, read_metrics
+from alphazero.run.figures import RunFigures
+from alphazero.run.metrics import AllWriters, JsonLinesWriter
 
 
 def test_figures_survive_a_kill_in_the_middle_of_a_line(tmp_path):
@@ -16,7 +17,7 @@ def test_figures_survive_a_kill_in_the_middle_of_a_line(tmp_path):
     writer.close()
     whole = run.metrics.read_bytes()
     run.metrics.write_bytes(whole[:-7])
-    assert [line["step"] for line in read_metrics(run, "step")] == [1]
+    assert RunFigures.read(run).of("step").step.tolist() == [1]
     writer = JsonLinesWriter(run, 1)
     writer.write("step", 2, {"loss": 2 / 8})
     writer.close()
@@ -51,25 +52,6 @@ def test_the_file_has_each_step_once(tmp_path, again):
     assert len(run.metrics.read_text().splitlines()) == len(lines) + 1
 
 
-def test_damaged_lines_are_passed_over_with_a_line(tmp_path, capsys):
-    run = RunDirectory(tmp_path)
-    good = [b'{"kind": "step", "step": %d, "loss": 0.5}' % step for step in (1, 2)]
-    bad = [
-        b'{"kind": "step", "st',
-        b"\xff\xfe\x00",
-        b"[" * 100_000,
-        b"[1]",
-        b'{"kind": "step"}',
-        b'{"kind": "step", "step": "three", "loss": 1}',
-        b'{"kind": "step", "step": ' + b"9" * 5000 + b"}",
-        b"",
-    ]
-    run.metrics.write_bytes(b"\n".join([good[0], *bad, good[1], b""]))
-    assert [line["step"] for line in read_metrics(run, "step")] == [1, 2]
-    error = capsys.readouterr().err
-    assert error == f"{run.metrics}:2: no JSON of a step; passed over 8 damaged lines\n"
-
-
 def test_an_event_has_text_and_the_step_that_was_written_last(tmp_path, capsys):
     run = RunDirectory(tmp_path)
     writers = AllWriters([JsonLinesWriter(run)])
@@ -84,5 +66,5 @@ def test_an_event_has_text_and_the_step_that_was_written_last(tmp_path, capsys):
     assert first.pop("time_s") > 1e9
     assert first == {"kind": "alarm", "step": 7, "cause": "disk", "text": "the disk fills", "share": 0.25}
     assert second["time_s"] == 3.0
-    assert [line["step"] for line in read_metrics(run, "step")] == [7, 8]
+    assert RunFigures.read(run).of("step").step.tolist() == [7, 8]
     assert capsys.readouterr().err == ""

@@ -100,9 +100,9 @@ def test_without_an_agent_and_for_a_rank_that_ends_by_itself_there_is_no_account
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"rank": 1, "fate": "ended", "time_s": 1}', '{"ranks": 3}'])
 def test_an_account_that_cannot_be_read_is_none(tmp_path: Path, text: str):
-    (tmp_path / "0.failure.json").write_text(text)
+    (tmp_path / "0.account.json").write_text(text)
     assert read_failure(tmp_path, 0) is None
-    assert read_record(Failure, tmp_path / "0.failure.json") is None
+    assert read_record(Failure, tmp_path / "0.account.json") is None
 
 
 def test_the_command_leaves_an_account_of_what_it_shows(tmp_path, monkeypatch, capsys):

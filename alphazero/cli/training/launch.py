@@ -21,13 +21,14 @@ from alphazero.cli.flags import add_device_flag, add_ssh_flags, ssh_options
 from alphazero.cli.training import train
 from alphazero.cli.training.train import Resumed
 from alphazero.games.outside.names import source_of_rules
-from alphazero.launch.head.dry_run import dry_run_lines, say, say_of_job
+from alphazero.launch.head.dry_run import dry_run_lines
+from alphazero.launch.head.lines import say, say_of_job
 from alphazero.launch.head.supervisor import ChosenRun, Supervision, Supervisor
-from alphazero.launch.plan.claims import LaunchRequest
 from alphazero.launch.plan.commands import other_node_commands
 from alphazero.launch.plan.launch_plan import LaunchPlan
 from alphazero.launch.plan.node import CpuRanks, choose_cpu_ranks
 from alphazero.launch.plan.resolve import resolve
+from alphazero.launch.plan.sources import LaunchRequest
 from alphazero.machine import machine as machines
 from alphazero.machine.environment import CHECKOUT, START
 from alphazero.machine.memory import HostMemory
@@ -212,7 +213,7 @@ def run(args: argparse.Namespace) -> int:
             is_fixed = plan.port_is_chosen or (plan.num_nodes > 1 and not plan.chose_address)
             fate = "refuse it" if is_fixed else "take another one"
             say(f"port {plan.master_port} is in use here now: a start would {fate}")
-        for line in dry_run_lines(plan, PROGRAM, arguments):
+        for line in dry_run_lines(plan, (*PROGRAM, *arguments)):
             print(line)
         return 0
     for line in notices:

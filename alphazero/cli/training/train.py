@@ -27,7 +27,7 @@ from alphazero.games.outside.trials.measured import measure
 from alphazero.launch.node.meeting import MeetingPoint, Participant, meet
 from alphazero.launch.node.store import lone_process_environment
 from alphazero.launch.plan.outer import TaskRank, read_task
-from alphazero.launch.plan.role import refuse_loopback
+from alphazero.launch.plan.sources import refuse_loopback
 from alphazero.machine import machine as machines
 from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK
 from alphazero.machine.nvml import device_files_present

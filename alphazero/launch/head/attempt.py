@@ -15,7 +15,7 @@ from alphazero.launch.agent import protocol
 from alphazero.launch.agent.processes import SignalInbox
 from alphazero.launch.agent.protocol import Beat, Ended, Message, Output
 from alphazero.launch.blame import HANG, Failure
-from alphazero.launch.head.dry_run import show
+from alphazero.launch.head.lines import show
 from alphazero.launch.head.remote import AgentLink, explain_ssh
 from alphazero.launch.plan.launch_plan import LaunchPlan
 from alphazero.run.rank_watch import Hang, RankState, find_hang

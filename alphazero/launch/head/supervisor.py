@@ -19,7 +19,7 @@ from alphazero.launch.agent.protocol import Output
 from alphazero.launch.head import preflight_verdict
 from alphazero.launch.head.attempt import Attempt, StartOutcome
 from alphazero.launch.head.compare import Examined, examine, job_device, table
-from alphazero.launch.head.dry_run import banner
+from alphazero.launch.head.lines import banner
 from alphazero.launch.head.preflight_verdict import PreflightVerdict
 from alphazero.launch.head.probe import Question, version_of_rules
 from alphazero.launch.head.sync_data import data_digest, send

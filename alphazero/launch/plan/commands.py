@@ -9,41 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 
 from alphazero.base.section import flag_of
-from alphazero.launch.plan.claims import LaunchRequest
 from alphazero.launch.plan.launch_plan import Command, HostPlan, LaunchPlan, Variable
 from alphazero.launch.plan.programs import DEEPSPEED, TORCHRUN, words_of
+from alphazero.launch.plan.sources import LaunchRequest
 from alphazero.machine.machine import HOST_WEIGHT_VARIABLE, THREADS_VARIABLE, omp_threads
 
 # What an outer launcher (srun, torchrun, mpirun) left in the environment must not reach our ranks.
 RANK_VARIABLES = (
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "GROUP_RANK",
-    "ROLE_RANK",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "ROLE_NAME",
-    "GROUP_WORLD_SIZE",
-    "ROLE_WORLD_SIZE",
-    "TORCHELASTIC_RUN_ID",
-    "TORCHELASTIC_USE_AGENT_STORE",
-    "TORCHELASTIC_RESTART_COUNT",
-    "TORCHELASTIC_MAX_RESTARTS",
+    *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK", "MASTER_ADDR"),
+    *("MASTER_PORT", "ROLE_NAME", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE", "TORCHELASTIC_RUN_ID"),
+    *("TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS"),
     # torchrun's defaults, where a job controller sets them.
-    "PET_NNODES",
-    "PET_NPROC_PER_NODE",
-    "PET_NODE_RANK",
-    "PET_MASTER_ADDR",
-    "PET_MASTER_PORT",
-    "PET_MAX_RESTARTS",
-    "PET_STANDALONE",
-    "PET_RDZV_BACKEND",
-    "PET_RDZV_ENDPOINT",
-    "PET_RDZV_ID",
-    "PET_RDZV_CONF",
-    "PET_LOCAL_ADDR",
+    *("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"),
+    *("PET_MAX_RESTARTS", "PET_STANDALONE", "PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "PET_RDZV_ID"),
+    *("PET_RDZV_CONF", "PET_LOCAL_ADDR"),
 )
 
 
@@ -156,6 +135,7 @@ def _device_variables(host: HostPlan, environment: Mapping[str, str]) -> list[Va
     return found
 
 
+SCRIPT = "./launch_distributed_training.sh"
 # Of the launcher's own flags: what each node has to itself, or gets in another way.
 NOT_OF_OTHER_NODES = ("node_rank", "master_addr", "master_port", "interface")
 
@@ -169,18 +149,8 @@ def other_node_commands(
         value = getattr(request, entry.name)
         if entry.name not in NOT_OF_OTHER_NODES and value != entry.default:
             kept += [flag_of(entry.name), f"{value:g}" if isinstance(value, float) else str(value)]
-    return tuple(_typed(kept, rank, master_addr, master_port, arguments) for rank in range(1, num_nodes))
-
-
-def hand_commands(plan: LaunchPlan, arguments: Sequence[str]) -> tuple[tuple[HostPlan, str], ...]:
-    """What a person types on each host; the first one's address is the master's."""
-    lines = []
-    for rank, host in enumerate(plan.hosts):
-        kept = ["--gpus", str(host.num_ranks), "--nodes", str(plan.num_nodes)]
-        lines.append((host, _typed(kept, rank, plan.hosts[0].address, plan.master_port, arguments)))
-    return tuple(lines)
-
-
-def _typed(flags: list[str], rank: int, master_addr: str, master_port: int, arguments: Sequence[str]) -> str:
-    place = ["--node-rank", str(rank), "--master-addr", master_addr, "--master-port", str(master_port)]
-    return shlex.join(["./launch_distributed_training.sh", *flags, *place, *arguments])
+    place = ["--master-addr", master_addr, "--master-port", str(master_port)]
+    return tuple(
+        shlex.join([SCRIPT, *kept, "--node-rank", str(rank), *place, *arguments])
+        for rank in range(1, num_nodes)
+    )

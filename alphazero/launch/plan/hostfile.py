@@ -17,6 +17,7 @@ from pathlib import Path
 
 from alphazero.base.errors import LaunchError
 from alphazero.base.files import open_regular
+from alphazero.base.text import quoted
 
 WANTED = "expected '<host> slots=<positive int>'"
 MAX_SLOTS = 4096  # more processes than any host has devices or cores: surely a slip
@@ -80,12 +81,12 @@ def parse_hostfile(text: str, source: str) -> tuple[Host, ...]:
         line = raw.partition("#")[0].strip()
         if not line:
             continue
-        host = _parse_line(line, f"{source}:{number}: {_shown(line)}", number)
+        host = _parse_line(line, f"{source}:{number}: {quoted(line)}", number)
         key = host.address.lower()
         if key in hosts:
             first = hosts[key].line
             raise LaunchError(
-                f"{source}:{number}: {_shown(line)}: {host.address} is on line {first} already; "
+                f"{source}:{number}: {quoted(line)}: {host.address} is on line {first} already; "
                 "expected each host once"
             )
         hosts[key] = host
@@ -123,13 +124,8 @@ def _parse_address(text: str, where: str) -> str:
             kind = "IPv4 address"
             return str(ipaddress.IPv4Address(bare))
     except ValueError as error:
-        raise LaunchError(f"{where}: {WANTED}; {_shown(text)} is no {kind}") from error
+        raise LaunchError(f"{where}: {WANTED}; {quoted(text)} is no {kind}") from error
     return bare
-
-
-def _shown(line: str) -> str:
-    """A line or word in quotes, cut where it is long, with nothing in it that a terminal would obey."""
-    return repr(line if len(line) <= 80 else line[:77] + "...")
 
 
 PART = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::([0-9]{1,6}(?:,[0-9]{1,6})*))?")
@@ -181,7 +177,7 @@ def _read_filter(place: str, text: str, whole: dict[str, set[int]], source: str)
         match = PART.fullmatch(part)
         if match is None:
             raise LaunchError(f"{place}: {part!r}: expected HOST or HOST:SLOT,SLOT, joined by @")
-        key = _key(match[1])
+        key = _parse_address(match[1], place).lower()
         if key not in whole:
             known = ", ".join(whole)
             raise LaunchError(f"{place}: {source} has no host {match[1]}; expected some of {known}")
@@ -197,13 +193,3 @@ def _read_filter(place: str, text: str, whole: dict[str, set[int]], source: str)
             )
         named[key] = set(slots)
     return named
-
-
-def _key(name: str) -> str:
-    """A host's name as the hostfile's reader keeps it."""
-    if name.startswith("["):
-        try:
-            return str(ipaddress.IPv6Address(name[1:-1]))
-        except ValueError:
-            return name
-    return name.lower()

@@ -14,13 +14,6 @@ from dataclasses import replace
 
 from alphazero.base.errors import LaunchError
 from alphazero.base.text import counted
-from alphazero.launch.plan.claims import (
-    LaunchRequest,
-    Sources,
-    agreed,
-    choose_limits,
-    read_sources,
-)
 from alphazero.launch.plan.launch_plan import (
     HEAD,
     NODE,
@@ -33,8 +26,16 @@ from alphazero.launch.plan.launch_plan import (
 )
 from alphazero.launch.plan.node import ChooseCpuRanks, resolve_devices
 from alphazero.launch.plan.outer import SettingClaim
-from alphazero.launch.plan.role import choose_role, refuse_loopback
+from alphazero.launch.plan.sources import (
+    LaunchRequest,
+    Sources,
+    agreed,
+    choose_role,
+    read_sources,
+    refuse_loopback,
+)
 from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK, Machine, names_loopback, outward_address
+from alphazero.run.rank_watch import Limits
 from alphazero.settings.cluster import ClusterFile
 
 ALL_GPUS = -1
@@ -87,7 +88,7 @@ def resolve(
         interface=interface,
         max_restarts=_choose_restarts(sources, role),
         min_nodes=_choose_min_nodes(sources, role, len(hosts)),
-        limits=choose_limits(sources),
+        limits=_choose_limits(sources),
         chose_address=chose_address,
     )
     if plan.is_head:
@@ -221,6 +222,21 @@ def _choose_min_nodes(sources: Sources, role: str, num_nodes: int) -> int:
     if claims and claims[0].value > num_nodes:
         raise LaunchError(f"{claims[0].text}: expected at most {num_nodes}, as many as hosts")
     return claims[0].value if claims and role in (HEAD, SLURM) else 0
+
+
+def _choose_limits(sources: Sources) -> Limits:
+    """The limits of a launch: no phase is held to less than a step."""
+    usual = Limits()
+    step_s = sources.choice("hang_timeout", float, usual.step_s)
+    return replace(
+        usual,
+        step_s=step_s,
+        start_s=sources.choice("start_timeout", float, usual.start_s),
+        silence_s=sources.choice("silence_timeout", float, usual.silence_s),
+        pause_s=max(usual.pause_s, step_s),
+        games_s=max(usual.games_s, step_s),
+        shutdown_s=max(usual.shutdown_s, step_s),
+    )
 
 
 def _with_this_node(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -239,12 +240,14 @@ def describe_validation(figures: Figures, before: Figures | None = None) -> str:
     before = before or {}
 
     def share(name: str) -> str:
-        change = f" ({signed(100 * (figures[name] - before[name]), 2)})" if name in before else ""
-        return f"{figures[name]:.2%}{change}"
+        figure = figures.get(name, math.nan)  # one that was read back is missing where it was not finite
+        change = f" ({signed(100 * (figure - before[name]), 2)})" if name in before else ""
+        return f"{figure:.2%}{change}"
 
     def number(name: str) -> str:
-        change = f" ({signed(figures[name] - before[name], 4)})" if name in before else ""
-        return f"{figures[name]:.4f}{change}"
+        figure = figures.get(name, math.nan)
+        change = f" ({signed(figure - before[name], 4)})" if name in before else ""
+        return f"{figure:.4f}{change}"
 
     parts = []
     if "policy_loss" in figures:

@@ -17,7 +17,8 @@ from alphazero.games.outside.names import flag_of_rules
 from alphazero.games.registry import get_game
 from alphazero.network.model.precision import evaluation_precision
 from alphazero.run.checkpoint_files import LATEST
-from alphazero.run.metrics import explain_validation, read_metrics
+from alphazero.run.figures import RunFigures
+from alphazero.run.metrics import explain_validation
 from alphazero.run.next_command import continuing, located, uses_of
 from alphazero.run.overview import network_text
 from alphazero.run.rank import shows_common_errors
@@ -106,7 +107,7 @@ def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
     game = job.config.network.game
     rules = flag_of_rules(game)
     uses = uses_of(str(job.newest_weights), get_game(game).measured_by, rules)
-    validations = read_metrics(job.run, "validation")
+    validations = RunFigures.read(job.run).of("validation").rows()
     lines = [
         RULE,
         f"finished          {counted(job.num_steps, 'step')}; this start took {duration(seconds)}",

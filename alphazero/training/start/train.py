@@ -16,7 +16,7 @@ from alphazero.data.sampling.window import Window
 from alphazero.games.outside.solvers import check_solver
 from alphazero.machine.memory import keep_freed_memory
 from alphazero.run.directory import RunDirectory
-from alphazero.run.metrics import newest_figures
+from alphazero.run.figures import RunFigures
 from alphazero.run.rank import Phase
 from alphazero.settings.load import Config
 from alphazero.show.console import Console
@@ -117,7 +117,7 @@ def prepare(config: Config, request: Request, start: RunStart, rank: RankContext
     runtime, exchange, saved = rank.runtime, rank.exchange, start.saved
     config, starting, notices = settle_settings(config, start, rank)
     exchange.on_each(lambda: check_solver(config.training.solver, config.network.game))
-    changes = check_same_run(start.run, saved, config) if saved else []
+    changes = check_same_run(start.run, start.resumed, config) if start.resumed else []
     exchange.on_each(lambda: check_options(config, runtime.world_size))
     require_memory(config, runtime, exchange)
     network = starting.build(start.resumed)
@@ -206,7 +206,7 @@ def train_persistently(
             engine.load(resumed)
         last = None
         if resumed and job.runtime.is_main:  # the rank that prints
-            last = newest_figures(job.run, "validation", position.step)
+            last = next(reversed(RunFigures.read(job.run).of("validation").rows()), None)
         trainer = Trainer(job, plan, position, engine, source, validate, services, last)
         outcome = trainer.run()
         if outcome is not TrainingOutcome.DIVERGED:

@@ -7,15 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from alphazero.launch.plan.claims import LaunchRequest
 from alphazero.launch.plan.commands import (
     build_command,
     choose_environment,
-    hand_commands,
     other_node_commands,
 )
 from alphazero.launch.plan.launch_plan import HostPlan, LaunchPlan, Remote
 from alphazero.launch.plan.programs import DEEPSPEED, TORCHRUN, words_of
+from alphazero.launch.plan.sources import LaunchRequest
 from alphazero.machine.machine import Machine
 
 MACHINE = Machine("box", (), 8, (), has_infiniband=False)
@@ -199,13 +198,3 @@ def test_the_other_nodes_type_the_same_but_for_rank_and_master():
         "--node-rank 1 --master-addr 10.0.0.5 --master-port 12355 --run-name 'a b' --steps=5"
     )
     assert lines[1] == lines[0].replace("--node-rank 1", "--node-rank 2")
-
-
-def test_each_host_of_a_hostfile_gets_its_own_command():
-    hosts = (HostPlan(Remote("gpu1"), "gpu1", 8), HostPlan(Remote("gpu2", "me@gpu2"), "gpu2", 4))
-    lines = hand_commands(replace(CPU, hosts=hosts), ["--run-name", "a b"])
-    assert [host.address for host, _ in lines] == ["gpu1", "gpu2"]
-    assert lines[1][1] == (
-        "./launch_distributed_training.sh --gpus 4 --nodes 2 --node-rank 1 --master-addr gpu1 "
-        "--master-port 12355 --run-name 'a b'"
-    )

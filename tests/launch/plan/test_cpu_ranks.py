@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from alphazero.games.registry import get_spec
-from alphazero.launch.plan.claims import LaunchRequest
 from alphazero.launch.plan.node import CpuRanks, attention_numbers, choose_cpu_ranks, rank_bytes
+from alphazero.launch.plan.sources import LaunchRequest
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.load import load_config
 from alphazero.settings.sections import NetworkConfig

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from alphazero.base.errors import LaunchError
-from alphazero.launch.plan.claims import LaunchRequest
 from alphazero.launch.plan.launch_plan import HostPlan, LaunchPlan, Remote
+from alphazero.launch.plan.sources import LaunchRequest
 from alphazero.machine.machine import Machine
 from tests.support.launch.resolving import CPU, GPUS, TWO, cluster, plan
 

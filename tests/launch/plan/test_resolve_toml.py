@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from alphazero.base.errors import AlphaZeroError, ConfigError, LaunchError
-from alphazero.launch.plan.claims import LaunchRequest
+from alphazero.launch.plan.sources import LaunchRequest
 from alphazero.run.rank_watch import Limits
 from tests.support.launch.resolving import TWO, cluster
 

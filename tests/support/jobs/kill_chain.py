@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from alphazero.base.files import complete_lines
 from alphazero.machine.lock import LOCK_FILE
 from alphazero.run.directory import RunDirectory
-from alphazero.run.metrics import read_metrics
+from alphazero.run.figures import RunFigures
 from tests.support.jobs.jobs import TINY
 from tests.support.jobs.zygote import Job, Zygote
 
@@ -265,7 +265,7 @@ def assert_checkpoints_are_whole(run: Path, reference: Reference) -> int:
 def assert_figures_are_whole(run: Path) -> None:
     """Every line of the figures but the last can be read, and our own reader takes them."""
     complete_lines(run / "metrics.jsonl")
-    read_metrics(RunDirectory(run), "step")
+    RunFigures.read(RunDirectory(run)).of("step").rows()
 
 
 def assert_resumed_from(newest: int, output: str) -> None:

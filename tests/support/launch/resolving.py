@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from alphazero.launch.plan.claims import LaunchRequest
 from alphazero.launch.plan.launch_plan import LaunchPlan
 from alphazero.launch.plan.node import CpuRanks
 from alphazero.launch.plan.resolve import resolve
+from alphazero.launch.plan.sources import LaunchRequest
 from alphazero.machine.machine import Machine
 from alphazero.machine.nvml import Device
 from alphazero.settings.cluster import read_cluster

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from alphazero.data.store.store import GameStore
 from alphazero.run.directory import RunDirectory
-from alphazero.run.metrics import read_metrics
+from alphazero.run.figures import RunFigures
 from tests.support.jobs.kill_chain import sleep_while_running
 
 GENERATIONS, STEPS = 4, 5
@@ -68,15 +68,15 @@ def test_every_generation_has_a_shard_of_games_and_is_trained_on(undisturbed) ->
     events = [set(shard.table.column("event").to_pylist()) for shard in store.shards]
     assert events == [{f"generation {number}"} for number in range(1, GENERATIONS + 1)]
     run_directory = RunDirectory(undisturbed / RUN)
-    assert len(read_metrics(run_directory, "step")) == GENERATIONS * STEPS
-    figures = read_metrics(run_directory, "self_play")
+    assert len(RunFigures.read(run_directory).of("step").rows()) == GENERATIONS * STEPS
+    figures = RunFigures.read(run_directory).of("self_play").rows()
     assert [line["generation"] for line in figures] == [1, 2, 3, 4]
     assert [line["step"] for line in figures] == [0, 5, 10, 15]
 
 
 def test_training_never_runs_further_ahead_of_the_games_than_reuse_allows(undisturbed) -> None:
     positions = 0
-    for line in read_metrics(RunDirectory(undisturbed / RUN), "self_play"):
+    for line in RunFigures.read(RunDirectory(undisturbed / RUN)).of("self_play").rows():
         positions += line["positions"]
         assert (line["step"] + STEPS) * 32 <= positions
 
@@ -233,7 +233,7 @@ def test_given_games_are_mixed_in_and_a_resume_asks_for_the_same(zygote, undistu
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     end = ("--steps", "13")
     run(zygote, whole, 1, *mixed, "--data", str(given), *end)
-    figures = read_metrics(RunDirectory(whole / RUN), "self_play")
+    figures = RunFigures.read(RunDirectory(whole / RUN)).of("self_play").rows()
     assert [line["step"] for line in figures] == [3, 8]
     run(zygote, halves, 1, *mixed, "--data", str(given), "--steps", "9")
     others = whole / RUN / "games"
