@@ -5,7 +5,7 @@ import pytest
 from tests.support.jobs.jobs import run_job, step_lines
 from tests.support.paths import SUPPORT
 
-STEPS = "50"
+STEPS = "20"
 DISTURBED = SUPPORT / "jobs" / "disturbed.py"
 
 
