@@ -1,9 +1,7 @@
 """Many positions through `alphazero analyse --json-lines`, beside the same ones analysed one at a time.
 
 `alphazero bench analysis [--weights W] [--data STORE|PGN] [--positions N] [--simulations N]`. Both ways write
-the same JSON; the time to load the network does not count. CPU seconds are those of all threads of the
-process that analyses: on a machine with other work they say more than the clock. One at a time is a loop in
-one process.
+the same JSON; the time to load the network does not count. One at a time is a loop in one process.
 """
 
 from __future__ import annotations
@@ -19,8 +17,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-import psutil
-
 from alphazero.data.open import open_store
 from alphazero.games.registry import make_line
 from alphazero.machine.environment import START
@@ -33,7 +29,7 @@ LINES = 5
 
 
 def run(arguments: list[str]) -> dict[str, object]:
-    """Seconds and CPU seconds of both ways, and in how many positions their best moves agree."""
+    """Seconds of both ways, and in how many positions their best moves agree."""
     parser = Parser(prog="alphazero bench analysis")
     parser.add_argument("--weights", default="examples/chess_4x32.pb.gz")
     parser.add_argument("--data", default="examples/games.pgn.gz")
@@ -42,8 +38,8 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--device", default="cpu")
     args = parser.parse_args(arguments)
     games = positions(args.data, args.positions)
-    together, seconds, cpu_s = through_json_lines(games, args)
-    alone, seconds_alone, cpu_alone_s = one_at_a_time(games, args)
+    together, seconds = through_json_lines(games, args)
+    alone, seconds_alone = one_at_a_time(games, args)
     pairs = [
         (own["search"]["lines"], other["search"]["lines"]) for own, other in zip(alone, together, strict=True)
     ]
@@ -51,11 +47,8 @@ def run(arguments: list[str]) -> dict[str, object]:
         "positions": len(games),
         "simulations": args.simulations,
         "json_lines_s": seconds,
-        "json_lines_cpu_s": cpu_s,
         "one_at_a_time_s": seconds_alone,
-        "one_at_a_time_cpu_s": cpu_alone_s,
         "times_faster": seconds_alone / seconds,
-        "times_less_cpu": cpu_alone_s / cpu_s,
         "same_best_move": sum(own[0]["move"] == other[0]["move"] for own, other in pairs),
         "same_lines": sum(own == other for own, other in pairs),
     }
@@ -73,7 +66,7 @@ def positions(data: str, number: int) -> list[list[str]]:
 
 def through_json_lines(
     games: Sequence[list[str]], args: argparse.Namespace
-) -> tuple[list[dict[str, Any]], float, float]:
+) -> tuple[list[dict[str, Any]], float]:
     """The answers in the order of the positions."""
     program = [sys.executable, START, "analyse", "--weights", args.weights, "--json-lines"]
     process = subprocess.Popen(
@@ -88,16 +81,14 @@ def through_json_lines(
     process.stdin.write(json.dumps({"id": "ready", "simulations": 2}) + "\n")
     process.stdin.flush()
     process.stdout.readline()
-    usage = psutil.Process(process.pid)
-    cpu = sum(usage.cpu_times()[:2])
     began = time.perf_counter()
     text = "".join(json.dumps(query) + "\n" for query in queries)
     threading.Thread(target=send, args=(process, text)).start()
     answers = [json.loads(process.stdout.readline()) for _ in queries]
-    seconds, cpu_s = time.perf_counter() - began, sum(usage.cpu_times()[:2]) - cpu
+    seconds = time.perf_counter() - began
     process.stdin.close()
     process.wait()
-    return sorted(answers, key=lambda answer: int(answer["id"])), seconds, cpu_s
+    return sorted(answers, key=lambda answer: int(answer["id"])), seconds
 
 
 def send(process: subprocess.Popen[str], text: str) -> None:
@@ -107,9 +98,7 @@ def send(process: subprocess.Popen[str], text: str) -> None:
     process.stdin.flush()
 
 
-def one_at_a_time(
-    games: Sequence[list[str]], args: argparse.Namespace
-) -> tuple[list[dict[str, Any]], float, float]:
+def one_at_a_time(games: Sequence[list[str]], args: argparse.Namespace) -> tuple[list[dict[str, Any]], float]:
     """The same answers by the code of `analyse --json`."""
     net = load(args.weights, device=args.device)
 
@@ -123,6 +112,6 @@ def one_at_a_time(
         return json.loads(json.dumps(analysis_json(alone, found, LINES)))  # type: ignore[no-any-return]
 
     analysed([], 2)
-    began, cpu = time.perf_counter(), time.process_time()
+    began = time.perf_counter()
     answers = [analysed(moves, args.simulations) for moves in games]
-    return answers, time.perf_counter() - began, time.process_time() - cpu
+    return answers, time.perf_counter() - began
