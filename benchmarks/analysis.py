@@ -19,7 +19,7 @@ from typing import Any
 
 from alphazero.data.open import open_store
 from alphazero.games.registry import make_line
-from alphazero.machine.environment import START
+from alphazero.machine.environment import CHECKOUT, START
 from alphazero.play.net import load, search_line
 from alphazero.play.search_text import analysis_json
 from alphazero.search.tree_search import SearchLimits
@@ -32,7 +32,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     """Seconds of both ways, and in how many positions their best moves agree."""
     parser = Parser(prog="alphazero bench analysis")
     parser.add_argument("--weights", default="examples/chess_4x32.pb.gz")
-    parser.add_argument("--data", default="examples/games.pgn.gz")
+    parser.add_argument("--data", default=str(CHECKOUT / "examples/games.pgn.gz"))
     parser.add_argument("--positions", type=count, default=200)
     parser.add_argument("--simulations", type=count, default=100)
     parser.add_argument("--device", default="cpu")

@@ -20,6 +20,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 pytest_plugins = [
     "tests.support.launch.fake_nvml",
     "tests.support.fixtures",
+    "tests.support.own_directory",
     "tests.support.training.lone_engine",
 ]
 

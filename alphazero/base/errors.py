@@ -9,7 +9,7 @@ from typing import ClassVar
 class AlphaZeroError(Exception):
     """A mistake outside this program: its message is one line, naming place, value and what was expected.
 
-    kind: the word by which other processes know this class, in a rank's failure file and between ranks.
+    kind: the word by which other processes know this class, in a rank's account of its end and elsewhere.
     ranks: the ranks at fault, where they are known and the process that raises is not the one.
     found_by_all_ranks: every rank of the job raises the same, so rank 0 alone shows it.
     """

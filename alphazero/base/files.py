@@ -62,8 +62,8 @@ def open_regular(path: Path) -> IO[bytes]:
 
 
 def read_at_most(path: Path, most_bytes: int) -> bytes:
-    """The content of a file. Raises OSError, and ValueError for a larger file."""
-    with path.open("rb") as file:
+    """The content of a regular file. Raises OSError, and ValueError for a larger file."""
+    with open_regular(path) as file:
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
         raise ValueError(f"over {most_bytes:,} bytes")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from alphazero.base.errors import ConfigError
+from alphazero.base.files import open_regular
 from alphazero.base.text import near_match, one_of, quoted, reason
 
 if sys.version_info >= (3, 11):
@@ -228,7 +229,7 @@ class TomlFile:
 def read_toml(path: Path) -> TomlFile:
     """The file. Raises ConfigError where it cannot be read or is no TOML."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             content = file.read(MOST_TOML_BYTES + 1)
         if len(content) > MOST_TOML_BYTES:
             raise ConfigError(f"{path}: over {MOST_TOML_BYTES:,} bytes; expected a TOML file of settings")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
+import itertools
 import os
 import signal
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 QUOTED_WIDTH = 80
+DASHES = str.maketrans("", "", "-_")
 REASON_WIDTH = 300  # of a library's message about a file
 
 
@@ -75,8 +76,21 @@ def exit_text(exit_code: int) -> str:
 
 
 def near_match(word: str, known: Iterable[str]) -> str:
-    """The known word that was probably meant, "" where none is near."""
-    return next(iter(difflib.get_close_matches(word[:QUOTED_WIDTH], list(known), n=1, cutoff=0.6)), "")
+    """The known word that was misspelt, or of which `word` is the beginning; "" where there is none."""
+    words = list(known)
+    begun = (one for one in words if len(word) > 2 and one.startswith((f"{word}-", f"{word}_")))
+    return next(itertools.chain((one for one in words if _is_misspelt(word, one)), begun), "")
+
+
+def _is_misspelt(word: str, known: str) -> bool:
+    """True for a letter more, less or another one, or two that changed places, but for the first letter."""
+    one, other = (text[:QUOTED_WIDTH].lower().translate(DASHES) for text in (word, known))
+    shorter = min(len(one), len(other))
+    start = next((place for place in range(shorter) if one[place] != other[place]), shorter)
+    rest, other_rest = one[start:], other[start:]
+    is_swapped = rest[1::-1] == other_rest[:2] and rest[2:] == other_rest[2:]
+    is_one = rest[1:] == other_rest[1:] or rest[1:] == other_rest or rest == other_rest[1:]
+    return start > 0 and shorter > 2 and (is_swapped or is_one)
 
 
 def one_of(word: str, known: Iterable[str]) -> str:
@@ -104,6 +118,11 @@ def table(rows: Sequence[Sequence[str]], align: str = "") -> list[str]:
         return "  ".join(cells).rstrip()
 
     return [line(row) for row in rows]
+
+
+def signed(value: float, digits: int = 0) -> str:
+    """A number with its sign, +17.4; 0 is +0, from whichever side it was rounded."""
+    return f"{round(value, digits) + 0.0:+.{digits}f}"
 
 
 def printable(path: PurePath | str) -> str:

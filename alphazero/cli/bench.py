@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", help=f"one of {', '.join(names()) or 'none (needs a checkout)'}, or all")
     parser.add_argument("--json", action="store_true", help="one JSON object a benchmark")
     parser.epilog = (
-        "Other flags go to the benchmark: each file in benchmarks/ lists its own. all leaves out "
+        "Other flags go to the benchmark: `bench NAME --help` lists its own. all leaves out "
         f"{' and '.join(NOT_IN_ALL)}."
     )
 

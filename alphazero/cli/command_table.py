@@ -133,8 +133,10 @@ def run_command(argv: Sequence[str]) -> int:
         return serve(work)
     parser = build_parser(command)
     if getattr(module, "PASSES_ON_UNKNOWN_FLAGS", False):
-        args, passed_on = parser.parse_known_args(argv[1:])
-        args.passed_on = passed_on
+        is_benchmarks = len(argv) > 1 and not argv[1].startswith("-") and argv[1] != "all"
+        for_help = [word for word in argv[1:] if is_benchmarks and word in ("-h", "--help")]
+        args, passed_on = parser.parse_known_args([word for word in argv[1:] if word not in for_help])
+        args.passed_on = [*passed_on, *for_help]
     else:
         args = parser.parse_args(argv[1:])
     _apply_common_flags(args)

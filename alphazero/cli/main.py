@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from alphazero.base.errors import AlphaZeroError
+from alphazero.base.errors import AlphaZeroError, LostConnectionError
 from alphazero.base.log import error_line
 from alphazero.base.text import shortened
 from alphazero.cli.command_table import run_command
-from alphazero.run.rank import end_process, note_failure, shows_common_errors
+from alphazero.run.rank import end_process, kind_of, line_of, note_failure, shows_common_errors
 
 INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits(3)
 INTERRUPTED = 130  # 128 + SIGINT
@@ -64,10 +64,13 @@ def main(argv: Sequence[str]) -> int:
             return PIPE_CLOSED
         # A full disk, a read-only directory: the system's message names the file.
         note_failure(error, AlphaZeroError.exit_code)
-        print(error_line(str(error)), file=sys.stderr)
+        print(error_line(line_of(error)), file=sys.stderr)
         return AlphaZeroError.exit_code
     except Exception as error:  # a bug
         note_failure(error, CRASH_STATUS)
+        if kind_of(error) == LostConnectionError.kind:  # another rank ended, which says more
+            print(error_line(f"lost the other ranks: {line_of(error)}"), file=sys.stderr)
+            return CRASH_STATUS
         if is_rank or os.environ.get(TRACEBACK_VARIABLE):
             raise  # for the launcher's report of the rank, and for tests
         print(f"alphazero: internal error: {internal_error(error)}", file=sys.stderr)

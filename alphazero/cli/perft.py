@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the count below each first move, the total and the speed."""
     text = " ".join(args.position)
-    root = make_line(read_game("--game", args.game), None if text == "startpos" else text)
+    root = make_line(read_game("--game", args.game), text)
     start_s = time.perf_counter()
     total = 0
     for move, leaves in divide(root, args.depth):

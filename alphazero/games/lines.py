@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from alphazero.base.errors import GameInputError
 from alphazero.games.core_types import Leaves, Line
 from alphazero.games.registry import get_game, make_line
 
@@ -34,6 +35,12 @@ def first_player_moves(game: str, moves: Sequence[int]) -> npt.NDArray[np.bool_]
         made[ply] = line.first_player_to_move
         line.push(int(move))
     return made
+
+
+def require_move(line: Line) -> None:
+    """Raise GameInputError where the rules leave no move: other positions are analysed, drawn or not."""
+    if not line.legal():
+        raise GameInputError(f"{line}: no legal move, the game is over")
 
 
 def divide(

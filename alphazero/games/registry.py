@@ -126,7 +126,7 @@ class Game:
     usual_moves: legal moves of a usual position, for measurements.
     has_embedded_games: games to learn from ship with the program.
     has_solved_positions: so do positions with exact values (measure/truth/connect4.py).
-    measured_by: the command that says how good a network is.
+    measured_by: the command that says how good a network is; {games} are some to predict.
     """
 
     name: str
@@ -156,7 +156,7 @@ _GAMES = (
         policy_planes=NUM_POLICY_PLANES,
         policy_moves=chess_policy_moves,
         has_embedded_games=True,
-        measured_by="eval {network} --data examples/games.pgn.gz",
+        measured_by="eval {network} --data {games}",
     ),
     # A column is its bottom square.
     Game(
@@ -169,6 +169,7 @@ _GAMES = (
     # The pass, policy index 64, is the first square of a second plane.
     Game(name="othello", usual_moves=9, policy_planes=2),
 )
+START = "startpos"  # as UCI calls the start of the game
 _BY_NAME = {game.name: game for game in _GAMES}
 USUAL_MOVES = 32  # of games that have no record
 
@@ -228,13 +229,14 @@ def make_line(name: str, start: str | None = None) -> Line:
     """A line of play of the game `name`.
 
     start: a position as text (chess: FEN; the others: rows from the top as in a FEN, x moves first);
-    None is the start of the game. Raises ConfigError for the name, GameInputError for the text.
+    None and 'startpos' are the start of the game. Raises ConfigError for the name, GameInputError for the
+    text.
     """
     import alphazero._core as _core
 
     line_type = get_game(name).core.line
     try:
-        return line_type(None if start is None else as_utf8(start))
+        return line_type(None if start in (None, START) else as_utf8(start))
     except _core.GameError as error:
         raise GameInputError(str(error)) from error
 

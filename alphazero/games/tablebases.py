@@ -25,6 +25,7 @@ SUFFIXES = (".rtbw", ".rtbz")  # win, draw, loss; distance to the next capture o
 _BLOCK_BYTES, _CHECKSUM_BYTES = 64, 16
 _WIN = 2  # of WDL; 1 is a win that the fifty-move rule makes a draw
 _FIFTY_MOVES = 100  # in plies
+_CLAIMED = 2  # earlier occurrences of a position by which a player may claim a draw
 _DTZ_BEFORE_ZEROING = {-2: -1, -1: -101, 0: 0, 1: 101, 2: 1}
 # Ranks of moves, as in Stockfish's root_probe and lc0's src/syzygy/syzygy.cc.
 _CERTAIN = 1000
@@ -51,12 +52,11 @@ class Tablebases:
 
         Raises ConfigError for a directory that is not there or holds no table, DataError for a damaged file.
         """
-        import chess
-        import chess.syzygy
+        from alphazero.games.table_files import CheckedTables
 
         self.paths = paths
         self._place = place
-        self._tables = chess.syzygy.Tablebase()
+        self._tables = CheckedTables()
         sizes: dict[str, int] = {}
         for text in paths.split(os.pathsep):
             found = _tables_in(Path(text), place)
@@ -98,8 +98,8 @@ class Tablebases:
         """The best of these moves (none: of all legal ones); None where the position is not in the tables.
 
         Wins that the fifty-move rule cannot spoil count alike, unless a position has come back since the last
-        capture or pawn move, or with `fast`: then the nearest capture, pawn move or mate counts. Raises
-        DataError for a damaged file.
+        capture or pawn move, or with `fast`: then the nearest capture, pawn move or mate counts, of the moves
+        after which no answer stands on the board for the third time. Raises DataError for a damaged file.
         """
         board = self._board(str(line))
         if board is None:
@@ -111,12 +111,19 @@ class Tablebases:
         if best == 0:  # DTZ takes longer and would not change the result
             return BestMoves(_moves_of(wdl, 0), 0)
         clock = board.halfmove_clock
-        keeps_order = fast or _has_repeated(line, clock)
+        has_repeated = _has_repeated(line, clock)
+        keeps_order = fast or has_repeated
         candidates = [move for move, rank in wdl.items() if (rank > 0) == (best > 0)]
+        is_claimed = False  # a draw, whatever is played
+        if best > 0 and has_repeated:
+            safe = [move for move in candidates if not _can_be_repeated(_after(line, move))]
+            is_claimed, candidates = not safe, safe or candidates
         dtz = _ranks(line, candidates, lambda child: self._rank_by_dtz(child, clock, keeps_order))
-        moves = _moves_of(dtz, max(dtz.values())) if dtz else _moves_of(wdl, best)
-        child = line.copy()
-        child.push(moves[0])
+        ranks = dtz or {move: wdl[move] for move in candidates}
+        moves = _moves_of(ranks, max(ranks.values()))
+        if is_claimed:
+            return BestMoves(moves, 0)
+        child = _after(line, moves[0])
         outcome = child.outcome()
         result = outcome.value if outcome.over else self.result(str(child))
         return BestMoves(moves, None if result is None else -result)
@@ -166,23 +173,22 @@ class Tablebases:
 
     def _probe(self, function: Callable[[chess.Board], int], board: chess.Board) -> int | None:
         """None: a table of the material, or of what a capture leaves, is not there."""
-        import chess.syzygy
+        from chess.syzygy import MissingTableError
+
+        from alphazero.games.table_files import DamagedTableError
 
         try:
             return function(board)
-        except chess.syzygy.MissingTableError:
+        except MissingTableError:
             return None
         except OSError as error:
             file = error.filename or self.paths
             raise DataError(
                 f"{self._place} {file}: cannot be read: {error.strerror or reason(error)}"
             ) from error
-        except Exception as error:  # python-chess: probing a damaged file is undefined
-            pieces = chess.syzygy.calc_key(board)
-            raise DataError(
-                f"{self._place} {self.paths}: a table for {pieces} is damaged ({type(error).__name__}: "
-                f"{reason(error)}); expected Syzygy tables as they were downloaded"
-            ) from error
+        except DamagedTableError as error:
+            expected = "expected a Syzygy table as it was downloaded"
+            raise DataError(f"{self._place} {reason(error)}; {expected}") from error
 
 
 def _tables_in(directory: Path, place: str) -> Mapping[Path, int]:
@@ -226,13 +232,22 @@ def _ranks(line: Line, moves: Sequence[int], rank_of: Callable[[Line], int | Non
     """The rank of each move; none where one is not known."""
     ranks: dict[int, int] = {}
     for move in moves:
-        child = line.copy()
-        child.push(move)
-        rank = rank_of(child)
+        rank = rank_of(_after(line, move))
         if rank is None:
             return {}
         ranks[move] = rank
     return ranks
+
+
+def _after(line: Line, move: int) -> Line:
+    line = line.copy()
+    line.push(move)
+    return line
+
+
+def _can_be_repeated(line: Line) -> bool:
+    """Whether a move leads to a position that stands on the board for the third time."""
+    return any(_after(line, move).repetitions >= _CLAIMED for move in line.legal())
 
 
 def _moves_of(ranks: Mapping[int, int], rank: int) -> tuple[int, ...]:

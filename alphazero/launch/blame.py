@@ -14,7 +14,9 @@ from alphazero.base.errors import ERRORS_BY_KIND, AlphaZeroError, LostConnection
 from alphazero.base.text import exit_text
 from alphazero.run.rank import OUT_OF_MEMORY, STOPPED, RankFailure, read_record
 
-FAILURE_VARIABLE = "ALPHAZERO_FAILURE_FILE"  # where the launcher above the ranks names the first failure
+# Where the launcher above the ranks leaves its account of the first failure: a file in the private directory
+# of the agent, which is removed with it.
+FAILURE_VARIABLE = "ALPHAZERO_FAILURE_FILE"
 # Kinds of failures beside those of errors.py and run/rank.py.
 HANG = "hang"
 SIGNAL = "signal"  # killed by the system or by a person
@@ -71,7 +73,7 @@ def order_of_blame(kind: str) -> int:
 
 def read_failure(directory: Path | None, local_rank: int) -> RankFailure | None:
     """The account of a rank; None where it left none."""
-    return read_record(RankFailure, directory / f"{local_rank}.failure.json") if directory else None
+    return read_record(RankFailure, directory / f"{local_rank}.account.json") if directory else None
 
 
 def failure_of(rank: int, local_rank: int, pid: int, exit_code: int, accounts: Path | None) -> Failure:

@@ -88,7 +88,9 @@ def lock_file(path: Path, wait_s: float) -> FileLock | None:
         lock.acquire(timeout=wait_s)
     except Timeout:
         return None
-    except FileNotFoundError:  # the holder before took its directory away
+    except (FileNotFoundError, FileExistsError):  # the holder before took its directory away meanwhile
+        if os.path.lexists(path.parent) and not path.parent.is_dir():
+            raise
         return lock_file(path, wait_s)
     except OSError as error:
         if error.errno in NO_LOCKS:

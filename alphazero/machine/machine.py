@@ -241,13 +241,25 @@ def outward_address(addresses: tuple[tuple[str, str], ...], interface: str = "")
     That of `interface`, else of the route to the default gateway, else the first one that is not the loopback
     or of the link alone.
     """
-    parsed = [(name, own, ipaddress.ip_address(own)) for name, own in addresses]
-    outward = [(name, own) for name, own, ip in parsed if not (ip.is_loopback or ip.is_link_local)]
+    own = outward_addresses(addresses, interface)
     if interface:
-        return next((own for name, own in outward if name == interface), "")
-    own = [address for _, address in outward]
+        return next(iter(own), "")
     local = [_address_towards(family, (outside, 9)) for family, outside in OUTSIDE]
     return next((address for address in (*local, *own) if address in own), "")
+
+
+def outward_addresses(addresses: tuple[tuple[str, str], ...], interface: str = "") -> list[str]:
+    """Those that may mean this machine elsewhere: neither the loopback nor of one link alone."""
+    named = [address for name, address in addresses if interface in ("", name)]
+    return [address for address in named if not names_loopback(address) and not names_link(address)]
+
+
+def names_link(address: str) -> bool:
+    """True for an address of one link alone (fe80::...), which machines may share."""
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_link_local
+    except ValueError:
+        return False
 
 
 def addresses_of(name: str) -> tuple[str, ...]:

@@ -132,7 +132,7 @@ def _superiority(mean: float, deviation: float) -> float:
 
 def elo_of(share: float) -> float:
     """The Elo difference at which `share` points per game are expected, 0 < share < 1."""
-    return -400 * math.log10(1 / share - 1)
+    return -400 * math.log10(1 / share - 1) + 0.0  # at 1/2 it is 0, not -0
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 from alphazero.base.errors import AlphaZeroError, GameInputError
 from alphazero.base.text import counted, one_of, quoted, reason
 from alphazero.games.core_types import Line
+from alphazero.games.lines import require_move
 from alphazero.games.notation import play_moves
 from alphazero.games.registry import get_game, make_line
 from alphazero.machine.memory import HostMemory
@@ -297,14 +298,11 @@ class AnalysisServer:
                 line.push(move)
             position.line = line.copy()
             self._held -= query.num_bytes
-            outcome = line.outcome()
-            if not line.legal():
-                self._answer(position, {"error": f"{line}: no legal move, the game is over"})
-            elif query.simulations and outcome.over:
-                ended = outcome.termination.name.lower()
-                self._answer(position, {"error": f"{line}: the game is over ({ended})"})
-            else:
+            try:
+                require_move(line)
                 positions.append(position)
+            except GameInputError as error:
+                self._answer(position, {"error": str(error)})
         found = self._net.evaluate_lines([each.line for each in positions if each.line], fill=self._fill)
         for position, position.alone in zip(positions, found, strict=True):
             if position.query.simulations:

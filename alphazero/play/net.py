@@ -16,6 +16,7 @@ from alphazero.base.errors import ConfigError, GameInputError
 from alphazero.base.text import one_of
 from alphazero.games.board import Board
 from alphazero.games.core_types import Line
+from alphazero.games.lines import require_move
 from alphazero.games.registry import get_spec, history_fill, read_game
 from alphazero.network.inference.purpose import evaluator_for_forest, evaluator_for_tree
 from alphazero.network.model.planes import expand_planes
@@ -36,9 +37,11 @@ EVALUATED_AT_ONCE = 256  # the most positions of a batch of evaluate_batch
 if TYPE_CHECKING:
     import chess
 
-    Move: TypeAlias = str | chess.Move
+    from alphazero.games.outside.rules import State
+
+    Move: TypeAlias = str | int | chess.Move
     # A position: a board, its text (chess: FEN; None is the start of the game), or that text with moves.
-    Position: TypeAlias = Board | chess.Board | str | tuple[str | None, Sequence[Move]] | None
+    Position: TypeAlias = Board | chess.Board | State | str | tuple[str | None, Sequence[Move]] | None
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class Net:
         """The torch module, in eval mode: planes [B, C, H, W] to logits (network/model/resnet.py)."""
         return self._network
 
-    def board(self, start: str | chess.Board | None = None, moves: Iterable[Move] = ()) -> Board:
+    def board(self, start: str | chess.Board | State | None = None, moves: Iterable[Move] = ()) -> Board:
         """A board of the network's game."""
         return Board(self.game, start, moves)
 
@@ -96,9 +99,10 @@ class Net:
     ) -> Evaluation:
         """Evaluate one position, without a search.
 
-        position: as text (chess: FEN; None is the start of the game), a Board or a board of python-chess.
-        moves: played from there, in SAN or UCI; they are the position's history, which the network sees, as
-        are the moves of a board. fill: what stands for positions before the first, 'no' or 'fen_only'.
+        position: as text (chess: FEN; None is the start of the game), a Board, a board of python-chess, or a
+        state of OpenSpiel or a Python file with history(). moves: played from there, as for Board; they are
+        the position's history, which the network sees, as are the moves of a board. fill: what stands for
+        positions before the first, 'no' or 'fen_only'.
         Raises GameInputError.
         """
         return self.evaluate_batch([self._board(position, moves)], fill=fill)[0]
@@ -110,8 +114,7 @@ class Net:
     def evaluate_lines(self, lines: Sequence[Line], *, fill: str = "fen_only") -> list[Evaluation]:
         """The same for lines of play of the core. Raises GameInputError for one without a legal move."""
         for line in lines:
-            if not line.legal():
-                raise GameInputError(f"{line}: no legal move, the game is over")
+            require_move(line)
         found: list[Evaluation] = []
         for begin in range(0, len(lines), EVALUATED_AT_ONCE):
             found += self._evaluate(lines[begin : begin + EVALUATED_AT_ONCE], fill)
@@ -158,8 +161,6 @@ class Net:
         if simulations is None and seconds is None:
             simulations = 800
         board = self._board(position, moves)
-        if board.is_over:
-            raise GameInputError(f"{board.fen}: the game is over, {board.result}")
         tree = self.tree(settings)
         try:
             return search_line(tree, board.line, SearchLimits(nodes=simulations, seconds=seconds), lines)
@@ -207,8 +208,9 @@ class Net:
 def search_line(tree: TreeSearch, line: Line, limits: SearchLimits, lines: int) -> Snapshot:
     """Search the end of a line; the snapshot has lines of play for so many moves.
 
-    A search whose time is over before the first evaluation waits for it.
+    A search whose time is over before the first evaluation waits for it. Raises as require_move.
     """
+    require_move(line)
     tree.set_line(line)
     found = tree.search(limits, num_lines=lines)
     return found if found.best else tree.search(SearchLimits(nodes=1), num_lines=lines)

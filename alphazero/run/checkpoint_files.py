@@ -147,9 +147,12 @@ def find_newest(directory: Path, say: Callable[[str], None], *, hash_files: bool
 
 
 def verify(path: Path, *, hash_files: bool = True) -> None:
-    """Check magic, version, sizes and checksums; CheckpointError names the file and the fault."""
+    """Check magic, version, sizes and checksums; CheckpointError names the file and the fault.
+
+    hash_files: the checksums of the large files too; that of the state, which every command reads, always.
+    """
     for name, expected in read_manifest(path).items():
-        verify_file(path / name, expected, hash_it=hash_files)
+        verify_file(path / name, expected, hash_it=hash_files or name == STATE)
 
 
 def verify_file(file: Path, expected: Mapping[str, Any], *, hash_it: bool = True) -> None:

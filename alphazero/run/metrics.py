@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Protocol
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.files import complete_lines, cut_unfinished_line
+from alphazero.base.files import complete_lines, cut_unfinished_line, open_regular, replacing
 from alphazero.base.text import counted, printable
 from alphazero.run.directory import RunDirectory
 
@@ -41,12 +43,18 @@ class MetricWriter(Protocol):
 
 
 class JsonLinesWriter:
-    """One JSON object a line; floats keep all their digits."""
+    """One JSON object a line; floats keep all their digits. The file has each step once."""
 
-    def __init__(self, run: RunDirectory) -> None:
+    def __init__(self, run: RunDirectory, first_step: int = 0) -> None:
+        """first_step: of the checkpoint that the run continues from, else 0."""
         # Else the first line written now would continue the unfinished line of a killed run.
         cut_unfinished_line(run.metrics)
-        self._file = run.metrics.open("a", encoding="utf-8")
+        self._path = run.metrics
+        self._open_at(first_step)
+
+    def _open_at(self, step: int) -> None:
+        cut_after(self._path, step)
+        self._file = self._path.open("a", encoding="utf-8")
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
         self.event(kind, step, figures)
@@ -62,10 +70,41 @@ class JsonLinesWriter:
         """Nothing: every line is flushed."""
 
     def rewind(self, step: int) -> None:
-        """Nothing: readers take the newest line for each step."""
+        self._file.close()
+        self._open_at(step)
 
     def close(self, failed: bool = False) -> None:
         self._file.close()
+
+
+# How a line of JsonLinesWriter begins, and where an epoch, which has its own number, names its step.
+_BEGINNING = re.compile(rb'\{"kind": "(\w+)", "step": (\d{1,18})\b')
+_END_OF_EPOCH = re.compile(rb'"ended_in_step": (\d{1,18})\b')
+# What happened, and does not happen again when steps are made once more.
+_EVENTS = (b"alarm", b"health")
+
+
+def cut_after(path: Path, step: int) -> None:
+    """Remove the figures of what a run that continues after `step` makes once more."""
+    if not path.exists():
+        return
+    with open_regular(path) as file:
+        if all(_is_before(line, step) for line in file):
+            return
+        file.seek(0)
+        with replacing(path) as kept:
+            kept.writelines(line for line in file if _is_before(line, step))
+
+
+def _is_before(line: bytes, step: int) -> bool:
+    found = _BEGINNING.match(line)
+    if found is None or found[1] in _EVENTS:
+        return True
+    if found[1] == b"epoch":
+        found = _END_OF_EPOCH.search(line)
+        return found is None or int(found[1]) <= step
+    # A generation stands at the step before it, whose checkpoint comes before its games.
+    return int(found[2]) + (found[1] == b"self_play") <= step
 
 
 class AllWriters:

@@ -17,6 +17,7 @@ from alphazero.machine.environment import CHECKOUT
 # Set by our launcher for the ranks: what the user typed, as a JSON list.
 COMMAND_VARIABLE = "ALPHAZERO_COMMAND"
 SCRIPT = CHECKOUT / "launch_distributed_training.sh"
+GAMES = CHECKOUT / "examples" / "games.pgn.gz"
 OUTER_LAUNCHERS = ("torchrun", "torch.distributed.run")
 LAUNCHED_VARIABLES = ("TORCHELASTIC_RUN_ID", "CROSS_SIZE")  # by torchrun, by DeepSpeed's launcher
 UNKNOWN_COMMAND = "the command that started this job"
@@ -66,8 +67,16 @@ def uses_of(weights: str, measured_by: str, rules: Sequence[str] = ()) -> list[t
         ("look at a position", f"alphazero analyse {words}"),
     ]
     if measured_by:
-        uses.append(("measure it", f"alphazero {measured_by.format(network=words)}"))
+        games = shlex.quote(_short(GAMES)) if GAMES.is_file() else "GAMES.pgn"
+        uses.append(("measure it", f"alphazero {measured_by.format(network=words, games=games)}"))
     return uses
+
+
+def located(command: str) -> str:
+    """A command of this environment as it can be typed here."""
+    program, _, words = command.partition(" ")
+    path = Path(sys.executable).with_name(program)
+    return f"{shlex.quote(_short(path)) if path.is_file() else program} {words}"
 
 
 def without(arguments: Sequence[str], flag: str) -> list[str]:

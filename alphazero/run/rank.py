@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import faulthandler
 import io
 import os
+import platform
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from shutil import disk_usage
 from traceback import walk_tb
 from typing import NoReturn, TypeVar
 
@@ -168,6 +172,8 @@ def end_process(status: int) -> NoReturn:
 
 
 MAX_TEXT = 500
+SHARED_MEMORY = Path("/dev/shm")
+FULL_BYTES = 1 << 20
 # Kinds beside those of errors.py.
 CRASH = "crash"  # an unforeseen exception
 OUT_OF_MEMORY = "out of memory"
@@ -193,9 +199,18 @@ def note_failure(error: BaseException, status: int, environment: Mapping[str, st
     if isinstance(error, SystemExit):
         return
     ranks = error.ranks if isinstance(error, AlphaZeroError) else ()
+    _note(RankFailure(kind_of(error), ranks, line_of(error), status, time.monotonic()), environment)
+
+
+def line_of(error: BaseException) -> str:
+    """What an error says, in one line; a full disk is named also where the system names no file."""
     text = str(error) if isinstance(error, (AlphaZeroError, OSError)) else f"{type(error).__name__}: {error}"
     line = next(iter(text.strip().splitlines()), "")[:MAX_TEXT]
-    _note(RankFailure(kind_of(error), ranks, line, status, time.monotonic()), environment)
+    if not isinstance(error, OSError) or error.filename or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return line
+    places = (Path.cwd(), Path(tempfile.gettempdir()), SHARED_MEMORY)
+    full = [str(place) for place in places if place.is_dir() and disk_usage(place).free < FULL_BYTES]
+    return f"{line} on {platform.node()}{': ' if full else ''}{', '.join(full)}"
 
 
 def note_stop(status: int, environment: Mapping[str, str] = os.environ) -> bool:
@@ -209,7 +224,7 @@ def _note(account: RankFailure, environment: Mapping[str, str]) -> bool:
         return False
     # The agent may be gone, or its disk full: the exit status remains.
     with contextlib.suppress(OSError):
-        write_record(Path(directory, f"{local_rank}.failure.json"), account)
+        write_record(Path(directory, f"{local_rank}.account.json"), account)
     return True
 
 

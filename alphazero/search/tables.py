@@ -48,9 +48,9 @@ def decided(evaluation: BatchEvaluation, results: Results) -> tuple[Floats, Posi
 
 
 class SearchTables:
-    """Answers for one search at a time, counted; no more are asked after a file that cannot be read.
+    """Answers for one search at a time, counted.
 
-    hits: answers since begin().
+    hits: answers since begin(). is_lost: a file could not be read, and no more are asked.
     """
 
     def __init__(self, tables: Tablebases, say: Callable[[str], None]) -> None:
@@ -59,7 +59,7 @@ class SearchTables:
         self._tables = tables
         self._say = say
         self._decides_tree = True
-        self._is_lost = False
+        self.is_lost = False
 
     def begin(self, line: Line, among: Sequence[int], *, fast: bool) -> BestMoves | None:
         """The best of these moves (none: all) at the end of the line; begins to count. See Tablebases."""
@@ -87,12 +87,12 @@ class SearchTables:
         return found
 
     def _asked(self, question: Callable[[], T | None]) -> T | None:
-        if self._is_lost:
+        if self.is_lost:
             return None
         try:
             return question()
         except DataError as error:
-            self._is_lost = True
+            self.is_lost = True
             self._say(f"{error}; tablebases are no longer used")
             return None
 

@@ -28,7 +28,7 @@ def open_writers(
 ) -> AllWriters:
     """The writers of rank 0. first_step: of the checkpoint that the run resumes from, else 0."""
     finish = start_wandb(run, config.run, to_table(config), say) if config.run.wandb else None
-    writers: list[MetricWriter] = [JsonLinesWriter(run)]
+    writers: list[MetricWriter] = [JsonLinesWriter(run, first_step)]
     if config.run.tensorboard:
         writers.append(TensorBoardViewer(run, first_step, shown_settings(config, world_size)))
     return AllWriters(writers, first_step, finish)

@@ -225,15 +225,16 @@ class PythonRules final : public foreign::Rules {
   }
 
   std::int8_t result_of(const nb::object& returns) const {
-    const nb::object all = nb::steal(checked(PySequence_Fast(returns.ptr(), "returns() is no list")));
+    const nb::object all = nb::steal(PySequence_Fast(returns.ptr(), ""));
     std::array<double, 2> values{};
-    const bool are_two = PySequence_Fast_GET_SIZE(all.ptr()) == 2;
+    const bool are_two = all.ptr() != nullptr && PySequence_Fast_GET_SIZE(all.ptr()) == 2;
     for (Py_ssize_t i = 0; are_two && i < 2; ++i) {
       values[i] = PyFloat_AsDouble(PySequence_Fast_GET_ITEM(all.ptr(), i));
-      if (values[i] == -1.0 && PyErr_Occurred() != nullptr) throw nb::python_error();
     }
+    const bool are_numbers = are_two && PyErr_Occurred() == nullptr;
+    PyErr_Clear();
     const bool is_result = values[0] == -1.0 || values[0] == 0.0 || values[0] == 1.0;
-    if (!are_two || !is_result || values[1] != -values[0]) {
+    if (!are_numbers || !is_result || values[1] != -values[0]) {
       fail("returns() is " + text_of(nb::repr(returns), "repr") + "; expected [1, -1], [0, 0] or [-1, 1]");
     }
     return static_cast<std::int8_t>(values[0]);

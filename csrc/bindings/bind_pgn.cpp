@@ -191,6 +191,7 @@ void bind_pgn(nb::module_& module) {
           "fault", [](const PgnGames& g) { return view(g.fault); }, kInternal, "u8 [Q]: its PgnFault")
       .def_ro("quarantined", &PgnGames::quarantined, "the first kMostDescribed of the Q")
       .def_ro("games_read", &PgnGames::games_read, "G + Q")
+      .def_ro("skipped", &PgnGames::skipped, "words of the G games that are no moves")
       .def_ro("lines", &PgnGames::lines, "line ends in the text");
   module.def("parse_pgn", &parse_pgn, "text"_a, "begin"_a, "end"_a,
              "Read text[begin:end], which begins and ends where games do. The GIL is released.");

@@ -190,7 +190,7 @@ class Games::Reader {
   void check_version(std::uint32_t version) const {
     if (version == version_ && (version == kVersion6 || version == kVersion7)) return;
     const bool is_old = version < kVersion6;
-    throw GameError("record " + std::to_string(number_) + ": version " + std::to_string(version) +
+    throw GameError("version " + std::to_string(version) +
                     (version != version_ ? "; expected " + std::to_string(version_) + " as the records before"
                      : is_old            ? "; expected 6 or 7 (older ones hold no move played)"
                                          : "; expected 6 or 7"));
@@ -198,7 +198,7 @@ class Games::Reader {
 
   void read_version() {
     std::memcpy(&version_, rest_.data(), sizeof version_);
-    check_version(version_);
+    naming_record([&] { check_version(version_); });
     record_bytes_ = version_ == kVersion6 ? sizeof(Record) : sizeof(Record7);
   }
 
@@ -210,12 +210,17 @@ class Games::Reader {
     std::memcpy(&record, bytes, kBegin);
     std::memcpy(reinterpret_cast<std::uint8_t*>(&record) + kEnd, bytes + kEnd, record_bytes_ - kEnd);
     probabilities_ = bytes + kBegin;
+    naming_record([&] { take(record); });
+    ++number_;
+  }
+
+  template <typename Do>
+  void naming_record(Do work) const {
     try {
-      take(record);
+      work();
     } catch (const GameError& error) {
       throw GameError("record " + std::to_string(number_) + ": " + error.what());
     }
-    ++number_;
   }
 
   float probability(int index) const {

@@ -2,8 +2,10 @@
 // wild do besides: python-chess's reader is the yardstick where the standard is silent.
 #include "data/pgn_lexer.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 namespace alphazero::pgn {
 namespace {
@@ -77,9 +79,10 @@ bool Lexer::at_line_start(std::size_t at) const {
 }
 
 bool Lexer::looks_like_tag(std::size_t at) const {
-  std::size_t end = at + 1;
+  const std::size_t begin = std::min(text_.find_first_not_of(" \t", at + 1), text_.size());
+  std::size_t end = begin;
   while (end < text_.size() && ((class_of(text_[end]) & (kLetter | kDigit)) != 0 || text_[end] == '_')) ++end;
-  if (end == at + 1) return false;
+  if (end == begin) return false;
   while (end < text_.size() && (text_[end] == ' ' || text_[end] == '\t')) ++end;
   return end < text_.size() && text_[end] == '"';
 }
@@ -164,7 +167,8 @@ Token Lexer::lex_tag() {
   const std::size_t end = line_end();
   const std::string_view line = text_.substr(0, end);
   const std::size_t quote = line.find('"', pos_);
-  token.text = line.substr(pos_ + 1, line.find_first_of(" \t\"", pos_) - pos_ - 1);
+  const std::size_t name = line.find_first_not_of(" \t", pos_ + 1);
+  token.text = line.substr(name, line.find_first_of(" \t\"", name) - name);
   const std::size_t close = value_end(line, quote + 1);
   if (close == std::string_view::npos) {
     token.value = line.substr(quote + 1);
@@ -193,7 +197,9 @@ bool Lexer::skip_number() {
   while (at < text_.size() && (class_of(text_[at]) & kDigit) != 0) ++at;
   if (at < text_.size() && (text_[at] == '-' || text_[at] == '/')) return false;
   if (text_.substr(pos_, at - pos_) == "0000") return false;  // UCI's null move
+  const std::size_t digits_end = at;
   while (at < text_.size() && text_[at] == '.') ++at;
+  dots_ = static_cast<int>(std::min<std::size_t>(at - digits_end, 3));
   pos_ = at;
   return true;
 }
@@ -251,6 +257,7 @@ Token Lexer::next() {
       while (pos_ < text_.size() && (class_of(text_[pos_]) & kDigit) != 0) ++pos_;
       continue;
     }
+    if (c == '.' && dots_ == 1) dots_ = 3;  // '1. ... e5'
     // '%' in a line begins no word: a game that began with one would read otherwise at the start of a text.
     if (c == ')' || c == '}' || c == '.' || c == '%') {
       ++pos_;
@@ -269,6 +276,7 @@ Token Lexer::next() {
       if (at == token.text.size()) continue;
     }
     if (token.text == "e.p." || token.text == "ep") continue;
+    token.dots = std::exchange(dots_, 0);
     return token;
   }
   return {.kind = TokenKind::kEnd, .begin = text_.size()};

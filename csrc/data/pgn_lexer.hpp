@@ -24,6 +24,7 @@ struct Token {
   std::size_t begin = 0;          // offset of the first byte
   std::string_view text{};        // word, result, comment, or the name of a tag
   std::string_view value{};       // of a tag, as written (escapes and all)
+  int dots = 0;                   // word: dots of the move number before it; '1.' is White's, '1...' Black's
   bool after_text = false;        // tag: something other than tags stands between it and the tag before
   bool after_blank_line = false;  // tag: it is '[Event "' at the start of a line after an empty one
 };
@@ -57,6 +58,7 @@ class Lexer {
   bool complete_;
   bool in_header_ = false;  // the last token was a tag and only tags followed
   bool seen_text_ = false;  // since the last tag
+  int dots_ = 0;            // since the last word, as far as a move number began them
   std::optional<std::size_t> line_end_;
   std::optional<std::size_t> comment_close_;
   std::size_t end_without_plain_close_ = 0;  // of a line in which no tag's value ends without an escape

@@ -123,7 +123,44 @@ std::optional<std::int8_t> read_result(std::string_view text) {
   if (text == "1-0") return 1;
   if (text == "0-1") return -1;
   if (text == "1/2-1/2" || text == "1/2") return 0;
+  if (text == "1:0") return 1;
+  if (text == "0:1") return -1;
+  if (text == "\u00BD-\u00BD" || text == "\u00BD:\u00BD" || text == "\xBD-\xBD") return 0;
   return std::nullopt;
+}
+
+// The bytes of the ellipsis that a word begins with, in UTF-8 or as Windows has it.
+std::size_t ellipsis(std::string_view word) {
+  return word.starts_with("\u2026") ? 3 : word.starts_with('\x85') ? 1 : 0;
+}
+
+// A word without what stands around a move: '<b>Nf3</b>', '\u2026e5', 'e4\u00B1'.
+std::string_view bare(std::string_view word) {
+  for (;;) {
+    const std::size_t markup = word.starts_with('<') ? word.find('>') : std::string_view::npos;
+    if (markup != std::string_view::npos) {
+      word.remove_prefix(markup + 1);
+    } else if (const std::size_t dots = ellipsis(word); dots > 0) {
+      word.remove_prefix(dots);
+    } else {
+      break;
+    }
+  }
+  const auto is_of_move = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("+#=-!?/()@").find(c) != std::string_view::npos;
+  };
+  return word.substr(0, std::find_if_not(word.begin(), word.end(), is_of_move) - word.begin());
+}
+
+// Whether a word means a move, legal or not: it names a square, or castles.
+bool means_move(std::string_view word) {
+  for (std::size_t at = 0; at + 1 < word.size(); ++at) {
+    const bool is_square = word[at] >= 'a' && word[at] <= 'h' && word[at + 1] >= '1' && word[at + 1] <= '8';
+    const std::string_view sides = word.substr(at, 3);
+    if (is_square || sides == "O-O" || sides == "0-0" || sides == "o-o") return true;
+  }
+  return false;
 }
 
 std::optional<std::int32_t> read_elo(std::string_view text) {
@@ -196,6 +233,8 @@ class Parser {
     header_begin_.fill(begin);
     notes_.clear();
     set_up_ = faulty_ = terminated_ = has_notes_ = false;
+    num_skipped_ = 0;
+    after_skipped_ = false;
     terminator_ = std::string_view{};
   }
 
@@ -258,18 +297,38 @@ class Parser {
     if (has_fen_) start_fen_ = position_.fen();
   }
 
+  // What is no move is passed over; it was one if the moves after it do not fit.
   void read_move(const Token& token) {
-    Move move = chess::parse_san(position_, token.text);
-    if (move == 0) move = chess::parse_uci(position_, token.text);
-    if (move != 0) {
-      position_.apply(move);
-      games_.moves.push_back(move);
-      notes_.emplace_back();
-    } else if (contains(kNullMoves, token.text)) {
+    Move move = find_move(token.text);
+    if (move == 0 && contains(kNullMoves, token.text)) {
       quarantine(token.begin, Fault::kNullMove, "null move " + quote(token.text));
-    } else {
-      quarantine(token.begin, Fault::kMove, "illegal or unreadable move " + quote(token.text));
+      return;
     }
+    if (move == 0) move = find_move(bare(token.text));
+    if (move == 0 && !means_move(token.text)) {
+      ++num_skipped_;
+      after_skipped_ = true;
+      skipped_ = token;
+      return;
+    }
+    const bool is_blacks = token.dots > 1 || ellipsis(token.text) > 0;
+    const bool is_others =
+        num_skipped_ > 0 && token.dots > 0 && is_blacks != (position_.side_to_move() == chess::kBlack);
+    if (move == 0 || is_others) {
+      const Token& fault = after_skipped_ || is_others ? skipped_ : token;
+      quarantine(fault.begin, Fault::kMove, "illegal or unreadable move " + quote(fault.text));
+      return;
+    }
+    after_skipped_ = false;
+    position_.apply(move);
+    games_.moves.push_back(move);
+    notes_.emplace_back();
+  }
+
+  // The legal move of a word; 0: none.
+  Move find_move(std::string_view word) const {
+    const Move move = chess::parse_san(position_, word);
+    return move != 0 ? move : chess::parse_uci(position_, word);
   }
 
   // A comment belongs to the move of the main line before it.
@@ -294,6 +353,8 @@ class Parser {
 
   void finish_game() {
     if (!set_up_) set_up();
+    if (num_skipped_ > 0 && notes_.empty())  // of a text that is no game
+      quarantine(skipped_.begin, Fault::kMove, "illegal or unreadable move " + quote(skipped_.text));
     if (faulty_) {
       games_.moves.resize(static_cast<std::size_t>(games_.moves_offset.back()));
     } else {
@@ -303,6 +364,7 @@ class Parser {
   }
 
   void push_game() {
+    games_.skipped += num_skipped_;
     std::optional<std::int8_t> result = read_result(headers_[kResult]);
     if (!result) result = read_result(terminator_);
     games_.moves_offset.push_back(static_cast<std::int32_t>(games_.moves.size()));
@@ -365,7 +427,10 @@ class Parser {
   chess::Position position_;
   std::string start_fen_;
   std::string_view terminator_;
-  std::vector<MoveNote> notes_;  // of each of its moves
+  std::vector<MoveNote> notes_;   // of each of its moves
+  std::int64_t num_skipped_ = 0;  // words that are no moves
+  Token skipped_;                 // the newest of them
+  bool after_skipped_ = false;    // no move was read since
   bool set_up_ = false;
   bool has_fen_ = false;
   bool is_chess960_ = false;

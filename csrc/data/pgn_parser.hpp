@@ -101,6 +101,7 @@ struct PgnGames {
   std::vector<std::uint8_t> fault;           // [Q] its Fault
   std::vector<QuarantinedGame> quarantined;  // the first kMostDescribed of the Q
   std::int64_t games_read = 0;               // G + Q
+  std::int64_t skipped = 0;                  // words of the G games that are no moves
   std::int64_t lines = 0;                    // line ends in the text
 };
 

@@ -99,9 +99,9 @@ std::uint64_t GameSearch<G>::set_line(const Line<G>& line) {
     frames_.assign(frames.begin(), frames.end());
     num_line_ = frames_.size();
     new_root(frames_.back().state, frames_.back().repetitions);
+    only_.clear();
   }
   is_full_ = false;
-  only_.clear();
   return tree_.node(root_).visits;
 }
 
@@ -124,6 +124,7 @@ bool GameSearch<G>::descend(const Frame<State>& next) {
   root_ = child;
   frames_.push_back(next);
   num_line_ = frames_.size();
+  only_.clear();
   make_searchable();
   return true;
 }
@@ -131,7 +132,14 @@ bool GameSearch<G>::descend(const Frame<State>& next) {
 template <Game G>
 void GameSearch<G>::begin(std::span<const Move> only) {
   const std::lock_guard lock(mutex_);
-  only_.assign(only.begin(), only.end());
+  std::vector<Move> moves(only.begin(), only.end());
+  std::sort(moves.begin(), moves.end());
+  if (moves != only_) {  // visits of other moves say nothing of a search of these
+    abandon();
+    frames_.resize(num_line_);
+    new_root(frames_.back().state, frames_.back().repetitions);
+    only_ = std::move(moves);
+  }
   playouts_ = evaluations_ = cache_hits_ = depth_sum_ = 0;
   deepest_ = 0;
   is_full_ = false;
@@ -328,6 +336,7 @@ template <Game G>
 bool GameSearch<G>::wins_at_once(std::uint32_t id, const State& state) {
   if constexpr (RulesOutside<G>) return false;  // the walks find it
   for (GameEdge& edge : tree_.edges(tree_.node(id))) {
+    if (id == root_ && !may_search(only_, edge.move)) continue;
     Frame<State> next{state, 0};
     G::apply(next.state, edge.move);
     if constexpr (requires { next.state.in_check(); }) {

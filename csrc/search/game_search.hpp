@@ -58,7 +58,8 @@ class GameSearch {
   // before with more moves; else the tree begins anew. Batches on their way are abandoned: what they bring is
   // kept in the cache. Returns the visits that are kept.
   std::uint64_t set_line(const Line<G>& line);
-  // Begins a search of that position: counters to 0, at the root only these moves (none: all legal ones).
+  // Begins a search of that position: counters to 0, at the root only these moves (none: all legal ones). A
+  // search of other moves than before begins with a new tree; evaluations stay in the cache.
   void begin(std::span<const Move> only);
   // Forgets the tree and the cache: new settings, a new network.
   void reset(const EngineSettings& settings);
@@ -114,7 +115,7 @@ class GameSearch {
   std::uint32_t root_ = kNoNode;
   std::vector<Frame<State>> frames_;  // the line up to the root, then the walk under way
   std::size_t num_line_ = 0;          // of them of the line
-  std::vector<Move> only_;
+  std::vector<Move> only_;            // that the root's visits looked at, ascending
   std::array<Batch, kNumSlots> batches_;
   std::vector<std::uint32_t> collisions_;
   bool is_full_ = false;

@@ -2,7 +2,17 @@
 
 import pytest
 
-from alphazero.base.text import counted, exit_text, near_match, one_of, quoted, reason, shortened, table
+from alphazero.base.text import (
+    counted,
+    exit_text,
+    near_match,
+    one_of,
+    quoted,
+    reason,
+    shortened,
+    signed,
+    table,
+)
 
 
 def test_nouns_are_counted():
@@ -13,6 +23,17 @@ def test_nouns_are_counted():
         "1,024 ranks",
     ]
     assert counted(2, "batch", "batches") == "2 batches"
+
+
+def test_a_sign_is_never_that_of_zero():
+    assert [signed(value, 1) for value in (17.44, -17.44, -0.04, -0.0, 0.04)] == [
+        "+17.4",
+        "-17.4",
+        "+0.0",
+        "+0.0",
+        "+0.0",
+    ]
+    assert [signed(value) for value in (-0.4, -0.6, 1500.2)] == ["+0", "-1", "+1500"]
 
 
 def test_a_long_value_is_cut_and_an_unprintable_number_is_described():
@@ -34,6 +55,11 @@ def test_the_reason_of_an_error_is_one_short_line():
 def test_the_nearest_known_word_is_named():
     assert near_match("blokcs", ["blocks", "filters"]) == "blocks"
     assert near_match("seed", ["blocks", "filters"]) == ""
+    flags = ["--hostfile", "--game", "--heads", "--data", "--warmup-steps"]
+    assert near_match("--Host_fiel", flags) == "--hostfile"
+    assert near_match("--warmup", flags) == "--warmup-steps"
+    for other_meaning in ("--profile", "--name", "--threads", "--beta1", "--l"):
+        assert near_match(other_meaning, flags) == ""
     assert one_of("blokcs", ["blocks", "filters"]) == "did you mean blocks? Expected one of blocks, filters"
     assert one_of("seed", ["blocks", "filters"]) == "expected one of blocks, filters"
 

@@ -6,6 +6,7 @@ import pytest
 
 from alphazero.cli import bench
 from alphazero.cli.main import main
+from tests.support.paths import FIXTURES
 
 SMALL = {
     "analysis": ["--positions", "2", "--simulations", "4"],
@@ -21,7 +22,7 @@ SMALL = {
     "loader": ["--seconds", "0.05", "--repeats", "1"],
     "network": ["--game", "connect4", "--blocks", "1", "--filters", "8", "--batch", "4", "--seconds", "0.05"],
     "precision": [
-        *("--weights", "tests/fixtures/v0/selfplay/AlphaZeroNet_1x8_distributed.pt"),
+        *("--weights", str(FIXTURES / "v0/selfplay/AlphaZeroNet_1x8_distributed.pt")),
         *("--positions", "16", "--batch", "4", "--seconds", "0.03"),
     ],
     "search": ["--slots", "4", "--seconds", "0.1"],
@@ -37,6 +38,13 @@ SMALL = {
 def test_there_is_a_small_run_of_every_benchmark():
     """Those that `all` leaves out have tests of their own in tests/benchmarks."""
     assert sorted([*SMALL, *bench.NOT_IN_ALL]) == bench.names()
+
+
+def test_help_behind_a_name_is_that_of_the_benchmark(capsys):
+    assert main(["bench", "search", "--help"]) == 0
+    assert "--slots" in capsys.readouterr().out
+    assert main(["bench", "--help"]) == 0
+    assert "search" in capsys.readouterr().out
 
 
 def test_all_leaves_out_what_takes_minutes_or_a_gpu(monkeypatch):

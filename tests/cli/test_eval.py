@@ -15,7 +15,6 @@ from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights
 from alphazero.settings.sections import NetworkConfig
-from tests.support.evaluation.small_nets import write_small_net
 from tests.support.paths import REPOSITORY
 
 SHARED = "1. e4 e5 2. Nf3 Nc6"
@@ -166,6 +165,7 @@ def test_two_processes_find_what_one_finds(files, random_store, capsys: pytest.C
         }
 
 
+<<<<<<< HEAD
 def test_two_processes_err_in_the_solved_positions_in_which_one_errs(
     files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -183,12 +183,14 @@ def test_two_processes_err_in_the_solved_positions_in_which_one_errs(
     assert few == evaluate(files, capsys, *argv, "--solved-sets", str(one))
 
 
+=======
+>>>>>>> main
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--weights", "net2", "--data", "one"], "net2.pt: plays tictactoe, --data holds chess"),
         (["--weights", "none.pt", "--data", "one"], "network none.pt: no such file or directory"),
-        (["--weights", "net2", "--solved"], "net2.pt: plays tictactoe; --solved is for connect4"),
+        (["--weights", "net2", "--solved"], "--gpus 2: --solved runs in one process; expected 1"),
     ],
 )
 def test_a_mistake_that_a_process_or_its_parent_finds_is_one_line(

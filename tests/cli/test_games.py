@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -15,8 +16,11 @@ from alphazero.cli.command_table import build_parser, run_command
 from alphazero.cli.training import games
 from alphazero.cli.training.train import chosen_lines, read_settings
 from alphazero.games.lines import first_player_moves
+from alphazero.games.outside.trials.check import Findings, check, notes_of
+from alphazero.games.outside.use import rules_of
 from alphazero.games.registry import game_names, make_line, read_game
 from alphazero.settings.load import to_table
+from tests.games.test_outside import THIRTY_ONE
 from tests.support.paths import REPOSITORY, SUPPORT
 
 BOXES = SUPPORT / "games" / "rules" / "boxes.py"
@@ -41,61 +45,190 @@ def test_rules_in_order_are_described(capsys: pytest.CaptureFixture[str]) -> Non
         run_command(["games", "check", "chess"])
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "fault"),
-    [
-        ("return [0, 0]", "return [0.5, -0.5]", r"returns: \[0.5, -0.5\]; expected"),
-        ("list(self.marks)", "self.marks", "clone: a move in the copy changes the original"),
-        (
-            "return [float(mark) for mark in self.marks]",
-            "return [random.random()] * 4",
-            "is another one when it is",
-        ),
-        ("return str(action)", "return 'x'", "action_to_string: two legal actions have one text"),
-        (
-            "    max_game_length = 4",
-            "    max_game_length = 3",
-            "max_game_length: a game of 4 plies; expected 3",
-        ),
-        (
-            "return [i for i in range(4) if not self.marks[i]]",
-            "return [4]",
-            "legal_actions: 4 to 4; expected 0 to 3",
-        ),
-        ("return self.player", "return -4", r"current_player\(\) is -4; expected 0 or 1 while"),
-    ],
-)
-def test_each_fault_is_found(tmp_path: Path, old: str, new: str, fault: str) -> None:
-    good = """import random
+GOOD = """import random
 class Game:
     num_distinct_actions = 4
     max_game_length = 4
-    def __init__(self): self.marks, self.player = [0] * 4, 0
+    drawn_at_random = random.Random()
+    def __init__(self): self.marks, self.player, self.score = [0] * 4, 0, 0
     def current_player(self): return self.player
     def legal_actions(self): return [i for i in range(4) if not self.marks[i]]
     def apply_action(self, action):
-        if action < 4: self.marks[action] = 1
-        self.player = 1 - self.player
+        if action < 4: self.marks[action] = 1 + self.player
+        self.player, self.score = 1 - self.player, self.score + action * self.player
     def is_terminal(self): return all(self.marks)
-    def returns(self): return [0, 0]
-    def observation_tensor(self, player): return [float(mark) for mark in self.marks]
+    def returns(self): return [1, -1] if self.score % 2 else [-1, 1]
+    def observation_tensor(self, player): return [mark / 2 for mark in self.marks]
     def action_to_string(self, player, action): return str(action)
     def clone(self):
         other = Game()
-        other.marks, other.player = list(self.marks), self.player
+        other.marks, other.player, other.score = list(self.marks), self.player, self.score
         return other
 """
-    path = tmp_path / "game.py"
-    path.write_text(good)
-    words = ["games", "check", f"{path}:Game", "--games", "3"]
-    assert run_command(words) == 0
-    assert old in good
-    changed = good.replace(old, new)
+
+
+LEGAL, SEEN = "return [i for i in range(4) if not self.marks[i]]", "[mark / 2 for mark in self.marks]"
+SCORE = "self.player, self.score\n        return"
+
+
+def good_but(path: Path, old: str, new: str) -> str:
+    assert old in GOOD
+    path.write_text(GOOD.replace(old, new), encoding="utf-8")
+    return f"{path}:Game"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("else [-1, 1]", "else [-0.5, 0.5]", r"returns\(\) is \[-0.5, 0.5\]; expected"),
+        ("else [-1, 1]", "else [float('nan'), 0]", r"returns\(\) is \[nan, 0\]; expected"),
+        ("return [1, -1] if", "return None if", r"returns\(\) is None; expected"),
+        ("return [1, -1] if", "return 1 if", r"returns\(\) is 1; expected"),
+        ("list(self.marks)", "self.marks", "a move in it changes the original's legal_actions"),
+        ("        return other\n", "        return self\n", "a move in it changes the original's "),
+        (SEEN, "[random.random()] * 4", "is another one when it is"),
+        (SEEN, "None", r"observation_tensor\(\) is None; expected"),
+        (
+            SEEN,
+            "[1, 2, 3, self.marks and 'x']",
+            r"observation_tensor\(\) is .*'x'",
+        ),
+        ("return str(action)", "return 'x'", r"action_to_string\(\) has one text for two legal actions"),
+        ("return str(action)", "return action", r"action_to_string\(\) is 0; expected a text"),
+        ("max_game_length = 4", "max_game_length = 3", r"is_terminal\(\) is false after 3 plies"),
+        ("return all(self.marks)", "return False", r"legal_actions\(\) is empty"),
+        (LEGAL, "return [4]", "has 4 to 4; expected 0 to 3"),
+        (LEGAL, "return [0, 0]", "names an action twice"),
+        (
+            LEGAL,
+            "return 3",
+            r"legal_actions\(\) is 3; expected",
+        ),
+        ("return self.player", "return -4", r"current_player\(\) is -4; expected 0 or 1 while"),
+        # The mover is lost in copies, or a stone: seen after moves of both players.
+        (
+            "list(self.marks), self.player",
+            "list(self.marks), 0",
+            "differs from its original in current_",
+        ),
+        (
+            "list(self.marks),",
+            "[self.marks[0], 0, *self.marks[2:]],",
+            "differs from its original in legal",
+        ),
+        # What nothing shows until a move brings it to light.
+        (
+            SCORE,
+            SCORE.replace("self.score", "0"),
+            "in a copy leads elsewhere, by ",
+        ),
+        # Chance: in a move, in what a new game begins with.
+        (
+            "        if action < 4:",
+            "        action = self.drawn_at_random.choice(self.legal_actions())\n        if action < 4:",
+            "in a copy leads elsewhere, by ",
+        ),
+        ("= [0] * 4, 0, 0", "= [0] * 4, random.randrange(2), 0", "in a new game lead elsewhere, by "),
+        (
+            "        if action < 4:",
+            "        return self.clone()\n        if action < 4:",
+            r"apply_action\(\) returns a Game",
+        ),
+    ],
+)
+def test_each_fault_is_found(tmp_path: Path, old: str, new: str, fault: str) -> None:
+    game = good_but(tmp_path / "game.py", old, new)
     if "return [4]" in new:  # the game must end all the same
-        changed = changed.replace("return all(self.marks)", "return self.player == 1")
-    path.write_text(changed)
-    with pytest.raises(RulesError, match=fault):
-        run_command(words)
+        path = tmp_path / "game.py"
+        path.write_text(path.read_text().replace("return all(self.marks)", "return self.player == 1"))
+    with pytest.raises(RulesError, match=fault) as caught:
+        run_command(["games", "check", game, "--games", "60"])
+    assert "game.py" in str(caught.value)
+
+
+def notes_in(out: str) -> list[str]:
+    return [line.removeprefix("note: ") for line in out.splitlines() if line.startswith("note: ")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "note"),
+    [
+        ("max_game_length = 4", "max_game_length = 4", ""),
+        ("else [-1, 1]", "else [1, -1]", "returns: player 0 won all 60 games"),
+        ("return [1, -1] if", "return [0, 0] if 1 or", "returns: all 60 games were drawn"),
+        (
+            "self.player, self.score = 1 - self.player,",
+            "self.score =",
+            "current_player: player 1 is",
+        ),
+        ("    def clone(self):", "    def unused(self):", "clone: there is none"),
+        ("[mark / 2 for", "[mark * 1e6 for", "observation_tensor: has numbers up to 2,000,000"),
+    ],
+)
+def test_what_may_be_meant_is_a_note(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    old: str,
+    new: str,
+    note: str,
+) -> None:
+    monkeypatch.setattr(games, "SEARCH_S", 0.1)
+    assert run_command(["games", "check", good_but(tmp_path / "game.py", old, new), "--games", "60"]) == 0
+    found = notes_in(capsys.readouterr().out)
+    assert len(found) == bool(note) and all(one.startswith(note) for one in found)
+
+
+@pytest.mark.parametrize(
+    ("shape", "num_actions", "are_signs", "meant"),
+    [
+        ((2, 3, 4), 12, True, ""),
+        ((3, 4, 2), 12, True, "[2, 3, 4]"),  # channels last
+        ((8, 8, 2), 64, True, "[2, 8, 8]"),
+        ((6, 7, 2), 7, True, "[2, 6, 7]"),
+        ((6, 7), 7, True, "[1, 6, 7]"),
+        ((9, 9), 81, False, "[1, 9, 9]"),  # else 9 planes of 3x3
+        ((3, 225), 225, True, ""),  # planes and squares
+        ((2, 1, 8, 8), 64, True, "[2, 8, 8]"),
+        ((24,), 12, True, "[planes, height, width]"),
+        ((42,), 7, True, "[planes, height, width]"),
+        ((131,), 65, True, ""),
+        ((128,), 65, True, "[planes, height, width]"),  # a pass
+        ((24,), 12, False, ""),
+        ((4,), 9, True, ""),
+    ],
+)
+def test_an_observation_that_may_be_a_board_is_a_note(
+    shape: tuple[int, ...], num_actions: int, are_signs: bool, meant: str
+) -> None:
+    rules = dataclasses.replace(
+        rules_of(read_game("--game", f"{BOXES}:Boxes")), clone=None, observed=shape, num_actions=num_actions
+    )
+    found = Findings(games=1, moved=[1, 1], are_signs=are_signs)
+    notes = notes_of(rules, found)
+    assert len(notes) == bool(meant) and all(meant in note for note in notes)
+
+
+OWN = [f"{REPOSITORY / 'examples' / 'nim.py'}:Nim(piles={piles})" for piles in (2, 3, 4, 8)]
+
+
+@pytest.mark.parametrize("game", OWN)
+def test_our_own_examples_have_no_notes(game: str) -> None:
+    rules = rules_of(read_game("--game", game))
+    assert notes_of(rules, check(rules, 200, 1)) == []
+
+
+@pytest.mark.parametrize("name", THIRTY_ONE)
+def test_games_of_openspiel_have_no_faults_and_no_notes_but_on_positions_that_look_alike(
+    name: str,
+) -> None:
+    pytest.importorskip("pyspiel", reason="OpenSpiel is not installed (pip install open_spiel)")
+    rules = rules_of(read_game("--game", f"openspiel:{name}"))
+    notes = notes_of(rules, check(rules, 300, 1, 2.0))
+    assert all(
+        note.startswith(("observation_tensor: two positions look", "is_terminal: no game has"))
+        for note in notes
+    )
 
 
 def test_who_moved_is_asked_of_the_rules_where_players_do_not_take_turns() -> None:
@@ -138,7 +271,6 @@ def test_the_launcher_and_every_rank_choose_the_same(capsys: pytest.CaptureFixtu
     for seed in ("1", "2"):  # of Python's own hashes, by which sets are ordered
         rank = subprocess.run(
             [sys.executable, "-c", RANK, *words],
-            cwd=REPOSITORY,
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,
@@ -157,7 +289,7 @@ HISTORY = """class Game:
     def legal_actions(self): return [i for i in range(4) if i not in self.moves]
     def apply_action(self, action): self.moves.append(action)
     def is_terminal(self): return len(self.moves) == 4
-    def returns(self): return [0, 0]
+    def returns(self): return [1, -1] if self.moves[-1] % 2 else [-1, 1]
     def observation_tensor(self, player): return [float(i in self.moves) for i in range(4)]
     def action_to_string(self, player, action): return str(action)
     def clone(self):
@@ -180,7 +312,7 @@ HISTORY = """class Game:
             "len(self.moves) == 4 or self.moves == [2, 1, 0]",
             "differ in whether the game ends after action 0",
         ),
-        ("return [0, 0]", "return [1, -1] if self.moves == [2, 1, 0, 3] else [0, 0]", "differ in the result"),
+        ("return [1", "return [0, 0] if self.moves == [2, 1, 0, 3] else [1", "differ in the result"),
     ],
 )
 def test_what_the_network_cannot_see_is_noted_with_both_lines(

@@ -17,6 +17,10 @@ from alphazero.base.text import counted
 from alphazero.cli.main import main
 from alphazero.machine.lock import only_writer
 from alphazero.machine.memory import MemoryState
+from alphazero.run.checkpoint_files import OPTIMIZER, STATE, WEIGHTS, write_manifest
+from alphazero.run.find import find_weights
+from alphazero.run.overview import list_runs
+from alphazero.settings.load import load_config, to_table
 from tests.support.paths import REPOSITORY
 
 SCRIPT = REPOSITORY / "launch_distributed_training.sh"
@@ -24,7 +28,7 @@ LIMIT_S = 0.8
 ELASTIC = "--elastic: no flag of this program; expected --hostfile FILE with --min-nodes and --max-restarts"
 
 
-def run_script(*arguments: str, script: Path = SCRIPT, cwd: Path = REPOSITORY, **environment: str):
+def run_script(*arguments: str, script: Path = SCRIPT, cwd: Path | None = None, **environment: str):
     """The shell launcher, with this interpreter's environment where the checkout has none."""
     return subprocess.run(
         [str(script), *arguments],
@@ -97,7 +101,9 @@ def test_a_mistake_is_one_line_and_exit_code_2_before_anything_starts(
     assert said.count("\n") == 1
 
 
-def test_a_port_in_use_is_an_error_that_suggests_another(no_gpu, capsys: pytest.CaptureFixture[str]):
+def test_a_port_in_use_is_an_error_that_suggests_another(
+    no_gpu, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
@@ -106,7 +112,10 @@ def test_a_port_in_use_is_an_error_that_suggests_another(no_gpu, capsys: pytest.
         assert f"--master-port {port}: is in use here" in capsys.readouterr().err
         # Nothing would start, so nothing fails.
         assert main(["launch", "--master-port", str(port), "--dry-run"]) == 0
-    said = capsys.readouterr()
+        said = capsys.readouterr()
+        monkeypatch.setattr("alphazero.launch.plan.resolve.DEFAULT_PORT", port)
+        assert main(["launch", "--dry-run"]) == 0
+        assert f"port {port} is in use here now: a start would take another one" in capsys.readouterr().err
     assert f"alphazero: port {port} is in use here now: a start would refuse it" in said.err
     assert f"--master_port={port}" in said.out
 
@@ -222,15 +231,52 @@ def test_a_batch_of_ds_config_that_is_not_that_of_the_ranks_is_told_before_they_
 def test_a_run_that_goes_on_gets_the_ranks_that_its_micro_batches_keep_busy(
     four_cores, monkeypatch, tmp_path, capsys
 ):
-    monkeypatch.chdir(tmp_path)
-    step = tmp_path / "runs" / "chess_cpu" / "checkpoints" / "step-00000005"
-    step.mkdir(parents=True)
-    (step / "state.json").write_text(json.dumps({"batch_size": 256, "micro_batch_size": 256}))
+    save_in_run(tmp_path, 256, 256)
     assert ranks_and_words(capsys)[:2] == (1, 4)
     assert ranks_and_words(capsys, "--fresh-start")[:2] == (4, 1)
     assert ranks_and_words(capsys, "--run-name", "other")[:2] == (4, 1)
-    (step / "state.json").write_text(json.dumps({"batch_size": 257, "micro_batch_size": 1}))
+    save_in_run(tmp_path, 257, 1)
     assert ranks_and_words(capsys, "--batch-size", "257", "--gpus", "2")[0] == 2
+
+
+def save_in_run(directory: Path, batch_size: int, micro_batch_size: int, step: int = 5) -> Path:
+    """The files of a checkpoint of the run that a start without a name continues; its state.json."""
+    path = directory / "runs" / "chess_cpu" / "checkpoints" / f"step-{step:08d}"
+    path.mkdir(parents=True, exist_ok=True)
+    config = json.loads(json.dumps(to_table(load_config("chess_cpu", {}))))
+    config["training"] |= {"batch_size": batch_size, "micro_batch_size": micro_batch_size}
+    sizes = {"batch_size": batch_size, "micro_batch_size": micro_batch_size}
+    (path / STATE).write_text(json.dumps({"step": step, "config": config, **sizes}))
+    for name in (WEIGHTS, OPTIMIZER):
+        (path / name).write_bytes(b"")
+    write_manifest(path, [WEIGHTS, OPTIMIZER, STATE])
+    return path / STATE
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--batch-size", "1021"), "runs/chess_cpu: batch size was 256 at step 5, is 1021"),
+        (("--gpus", "1000"), "runs/chess_cpu, which continues: --batch-size 256"),
+    ],
+)
+def test_what_a_run_has_is_not_blamed_on_flags(no_gpu, tmp_path, capsys, flags, told):
+    save_in_run(tmp_path, 256, 128)
+    assert main(["launch", *flags, "--dry-run"]) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("bit", [0, 1, 6])
+def test_a_flipped_bit_in_the_newest_state_costs_a_checkpoint_and_no_more(four_cores, tmp_path, capsys, bit):
+    save_in_run(tmp_path, 256, 256)
+    newest = save_in_run(tmp_path, 128, 64, step=6)
+    for place in (0, newest.read_text().index("128")):
+        content = bytearray(newest.read_bytes())
+        content[place] ^= 1 << bit
+        newest.write_bytes(content)
+        assert ranks_and_words(capsys)[:2] == (1, 4)
+        assert find_weights("runs/chess_cpu").name == "step-00000005"
+        assert [(run.state.value, run.step) for run in list_runs(Path("runs"))] == [("stopped", 5)]
 
 
 def test_idle_ranks_and_tiny_micro_batches_are_told_before_anything_starts(
@@ -485,3 +531,14 @@ def test_other_blocks_for_a_run_are_refused_at_once_and_once(tmp_path: Path, com
     status, has_torch, seconds = run.stdout.split()
     assert (status, has_torch) == ("2", "False")
     assert float(seconds) < 2 * LIMIT_S  # CPU time: other work on this machine does not count
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "flag", ["--config", "--deepspeed-config", "--deepspeed", "--hostfile", "--resume", "--data"]
+)
+def test_a_pipe_that_a_flag_names_is_refused_at_once(no_gpu, tmp_path, capsys, flag):
+    os.mkfifo(tmp_path / "pipe.toml")
+    assert main(["launch", flag, "./pipe.toml", "--device", "cpu", "--dry-run"]) == 2
+    (error,) = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
+    assert "pipe.toml" in error

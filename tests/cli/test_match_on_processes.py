@@ -16,7 +16,7 @@ import pytest
 
 from alphazero.cli.main import main
 from tests.support.evaluation.small_nets import write_small_net
-from tests.support.paths import REPOSITORY, SUPPORT
+from tests.support.paths import SUPPORT
 
 FAKE = f"{sys.executable} {SUPPORT / 'evaluation' / 'fake_engine.py'}"
 TWO = ["--device", "cpu", "--gpus", "2"]
@@ -48,7 +48,6 @@ def long_match(*words: str) -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=REPOSITORY,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
     )
     try:

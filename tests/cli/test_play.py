@@ -18,7 +18,6 @@ from alphazero.base.errors import AlphaZeroError
 from alphazero.cli.command_table import run_command
 from alphazero.play.session import PlaySession
 from alphazero.search.tree_search import SearchLimits
-from tests.support.paths import REPOSITORY
 
 Play = Callable[..., str]
 PLAIN = az.Style(unicode=False)
@@ -196,7 +195,6 @@ def test_ctrl_c_ends_it_without_a_traceback_and_keeps_the_game(nets, tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=REPOSITORY,
     ) as process:
         assert process.stdout is not None
         while "the network plays" not in process.stdout.readline():

@@ -7,6 +7,7 @@ are stand-ins without torch (fake_launcher.py, fake_rank.py). test_faults_of_rea
 import os
 import re
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -55,6 +56,7 @@ def test_a_killed_agent_or_launcher_leaves_no_rank_behind(start, part: str, who:
     status, said = job.end()
     assert status == (1 if part == "node_agent" else 128 + signal.SIGKILL)
     assert f"error: {who}" in error_line(said)
+    assert ("was killed by a signal" if part == "node_agent" else "SIGKILL") in error_line(said)
 
 
 @pytest.mark.slow
@@ -237,6 +239,20 @@ def name_host1_loopback(hosts: list[Host]) -> None:
     file.write_text(file.read_text().replace("10.213.57.1 host1", "127.0.1.1 host1"))
 
 
+def name_host1_otherwise(hosts: list[Host]) -> None:
+    """host1 has two addresses, and knows itself by the one that the others do not use."""
+    hosts[0].run("ip", "address", "add", "10.99.0.1/32", "dev", "lo")
+    file = hosts[0].directory / "hosts"
+    file.write_text(file.read_text().replace("10.213.57.1 host1", "10.99.0.1 host1"))
+
+
+def forbid_python(hosts: list[Host]) -> None:
+    """An interpreter that nobody may execute on host2."""
+    stub = hosts[1].directory / "python"
+    stub.touch(mode=0o644)
+    hosts[1].run("mount", "--bind", str(stub), sys.executable)
+
+
 def give_another_torch(hosts: list[Host]) -> None:
     """A newer torch's metadata comes first on host2's PYTHONPATH (its sshd sets it)."""
     info = hosts[1].directory / "packages" / "torch-9.9.9.dist-info"
@@ -274,6 +290,12 @@ def hide_checkout(hosts: list[Host]) -> None:
             "host1: master address host1 is 127.0.1.1 there, which other hosts cannot reach",
             id="loopback",
         ),
+        pytest.param(
+            name_host1_otherwise,
+            "host2: master address host1 is 10.213.57.1 there, 10.99.0.1 on host1",
+            id="two addresses",
+        ),
+        pytest.param(forbid_python, f"host2: may not run {sys.executable}", id="forbidden python"),
     ],
 )
 def test_what_the_host_comparison_finds_is_one_line_and_starts_nothing(start, spoil, expected: str):

@@ -86,7 +86,7 @@ def test_a_game_to_its_end_and_back(game):
     assert board.result in ("1-0", "0-1", "1/2-1/2")
     assert board.termination
     assert board.legal_moves == []
-    with pytest.raises(az.AlphaZeroError, match="the game is over"):
+    with pytest.raises(az.AlphaZeroError, match=r"the game is over|no legal move"):
         board.push("e4")
     again = az.Board(game, moves=board.moves)
     assert again.fen == board.fen
@@ -95,6 +95,12 @@ def test_a_game_to_its_end_and_back(game):
     assert again.fen == az.Board(game).fen
     with pytest.raises(az.AlphaZeroError, match="no move to take back"):
         again.pop()
+
+
+@pytest.mark.parametrize("game", az.game_names())
+def test_startpos_is_the_start_of_every_game(game):
+    board = az.Board(game, "startpos")
+    assert board.start is None and board.fen == az.Board(game).fen
 
 
 def test_drawings():

@@ -19,7 +19,7 @@ from alphazero.games.board import Board
 from alphazero.games.outside import names, openspiel, python_file, rules
 from alphazero.games.outside.rules import shape_of_board
 from alphazero.games.outside.trials.check import check
-from alphazero.games.outside.use import explainer_of, rules_of
+from alphazero.games.outside.use import rules_of
 from alphazero.games.registry import GameSpec, get_spec, known_game, make_line, read_game
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.model.planes import expand_planes
@@ -380,9 +380,8 @@ def test_a_pipe_is_no_file_of_a_game(tmp_path: Path) -> None:
 
 def test_rules_that_leave_the_process_while_they_are_checked_are_a_fault(tmp_path: Path) -> None:
     game = game_of(tmp_path, "def apply_action(self, action): raise SystemExit(0)")
-    with pytest.raises(rules.StrayError) as caught:
+    with pytest.raises(RulesError, match=r"game\.py:12: SystemExit: 0 \(the moves so far: none\)"):
         check(rules_of(game), 1, 0)
-    assert explainer_of(game)(caught.value).endswith("game.py:12: SystemExit: 0")
 
 
 @pytest.mark.parametrize(
@@ -405,9 +404,8 @@ def test_an_endless_loop_while_the_rules_are_checked_ends_in_a_line(
     game = game_of(tmp_path, "def apply_action(self, action):", "    while True: action += 2")
     found = rules_of(game)
     monkeypatch.setattr(rules, "PATIENCE_S", 0.5)
-    with pytest.raises(rules.StrayError) as caught:
+    with pytest.raises(RulesError, match=r"game\.py:13: EndlessLoop: no answer for"):
         check(found, 1, 0)
-    assert "game.py:13: EndlessLoop: no answer for" in explainer_of(game)(caught.value)
 
 
 def test_rules_that_wait_in_a_library_end_the_process_with_their_line(tmp_path: Path) -> None:
@@ -421,3 +419,44 @@ def test_rules_that_wait_in_a_library_end_the_process_with_their_line(tmp_path: 
     assert found.returncode == 2
     (line,) = found.stderr.splitlines()
     assert "sleeps.py:13: no answer for" in line and line.startswith("alphazero: error: ")
+
+
+def test_what_rules_print_goes_to_stderr_and_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    game = game_of(tmp_path, "def legal_actions(self): print('here', 1, sep='-'); return [0, 1]")
+    assert check(rules_of(game), 20, 1).games == 20
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("here-1\n") == python_file.MOST_PRINTS
+    assert f"{tmp_path / 'game.py'}: print() was called " in err.splitlines()[-1]
+
+
+def test_a_state_that_cannot_be_copied_is_named_with_what_hinders_it(tmp_path: Path) -> None:
+    game = game_of(tmp_path, "def __init__(self):", "    import threading; self.gate = threading.Lock()")
+    with pytest.raises(RulesError, match=r"game\.py:Game: no clone\(\), .* attribute gate: cannot pickle"):
+        make_line(game)
+
+
+def test_a_module_beside_the_file_is_named_as_the_cause(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("")
+    game = game_of(tmp_path, "import helper")
+    with pytest.raises(ConfigError, match=r"game\.py:12: ModuleNotFoundError.* helper\.py beside it is not"):
+        rules_of(game)
+    (tmp_path / "helper.py").unlink()
+    path = tmp_path / "other.py"
+    path.write_text("import helper\n")
+    with pytest.raises(RulesError, match=r"other\.py:1: ModuleNotFoundError: No module named 'helper'$"):
+        rules_of(read_game("--game", f"{path}:Game"))
+
+
+@pytest.mark.parametrize("returns", ["None", "1", "[float('nan'), 1]", "['x', 'y']", "[None, None]"])
+def test_returns_that_are_none_are_named_by_their_method(tmp_path: Path, returns: str) -> None:
+    line = make_line(game_of(tmp_path, f"def returns(self): return {returns}"))
+    with pytest.raises(RulesError, match=r"returns\(\) is .*; expected \[1, -1\].*so far: 0,0,0\)"):
+        for _ in range(4):
+            line.push(0)
+
+
+def test_a_long_line_is_told_by_its_end(tmp_path: Path) -> None:
+    line = make_line(game_of(tmp_path, "def is_terminal(self): return self.count == 99 and None.no"))
+    with pytest.raises(RulesError, match=r"so far: 98, the last ones 0(,0){9}\)$"):
+        for _ in range(99):
+            line.push(0)

@@ -190,6 +190,20 @@ def test_a_game_that_remembers_what_it_does_not_show_is_refused(tmp_path: Path) 
         ExactSearch(found)(found.start)
 
 
+def test_actions_may_come_in_any_order(tmp_path: Path) -> None:
+    """As where they follow a set, or pieces in the order in which they moved."""
+    text = (REPOSITORY / "examples" / "nim.py").read_text(encoding="utf-8")
+    path = tmp_path / "unordered.py"
+    text = re.sub(
+        r"(def legal_actions.*\n.*return) (.*)", r"\1 sorted(\2, key=lambda _: random.random())", text
+    )
+    path.write_text(f"import random\n{text}", encoding="utf-8")
+    found = rules(f"{path}:Nim(piles=4)")
+    assert ExactSearch(found)(found.start) == ExactSearch(rules(f"{NIM}(piles=4)"))(found.start)
+    places = [all_positions(each, 20_000) for each in (found, rules(f"{NIM}(piles=4)"))]
+    assert [moves for moves, _ in places[0] or ()] == [moves for moves, _ in places[1] or ()]
+
+
 @pytest.fixture
 def solvers(tmp_path: Path) -> Path:
     path = tmp_path / "solvers.py"

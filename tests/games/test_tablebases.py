@@ -103,6 +103,25 @@ def test_the_best_moves_keep_the_result_and_shorten_the_way_where_it_matters(tab
 
 
 @needs_tables
+def test_no_move_that_wins_lets_the_other_side_claim_the_third_repetition(tables) -> None:
+    line = make_line("chess", "8/8/8/k7/8/3NB3/8/K7 w - - 0 1")
+    for text in ["a1b2", "a5a6", "b2a1", "a6a5", "a1b2", "a5a6", "b2a1", "a6b5"]:
+        line.push_text(text)
+    found = tables.best_moves(line)
+    assert found is not None and found.result == 1
+    for fast in (False, True):
+        texts = {line.move_to_text(move) for move in tables.best_moves(line, fast=fast).moves}
+        assert "d3e5" in texts and "a1b2" not in texts  # of the same DTZ; python-chess sees the claim
+    board = chess.Board("8/8/8/k7/8/3NB3/8/K7 w - - 0 1")
+    for text in ["a1b2", "a5a6", "b2a1", "a6a5", "a1b2", "a5a6", "b2a1", "a6b5", "a1b2"]:
+        board.push_uci(text)
+    assert board.can_claim_threefold_repetition()
+    # Where that is the only move, it is played, for a draw.
+    only = tables.best_moves(line, [line.text_to_move("a1b2")])
+    assert only is not None and only.result == 0 and len(only.moves) == 1
+
+
+@needs_tables
 def test_without_dtz_tables_the_result_alone_chooses(tmp_path) -> None:
     for path in SYZYGY.glob("*.rtbw"):
         (tmp_path / path.name).symlink_to(path)
@@ -175,9 +194,7 @@ def test_a_table_that_lacks_blocks_is_an_error_of_one_line(tmp_path, blocks) -> 
     content = (SYZYGY / "KPvK.rtbw").read_bytes()
     (tmp_path / "KPvK.rtbw").write_bytes(content[: 64 * blocks + 16])
     tables = Tablebases(str(tmp_path), "--syzygy")
-    with pytest.raises(
-        DataError, match=r"^--syzygy \S+: a table for K\w*vK\w* is damaged \(\w+: .*\); expected"
-    ):
+    with pytest.raises(DataError, match=r"^--syzygy \S+KPvK.rtbw: damaged \(\w+: .*\); expected"):
         tables.result("8/8/8/8/8/2k5/2P5/K7 w - - 0 1")
 
 

@@ -15,7 +15,7 @@ def end(rank: int, exit_code: int, accounts: Path | None = None) -> Failure:
 
 def write(directory: Path, rank: int, kind: str, at_s: float, *ranks: int) -> None:
     fields = {"kind": kind, "ranks": ranks, "text": f"of {rank}", "status": 1, "at_s": at_s}
-    (directory / f"{rank}.failure.json").write_text(json.dumps(fields))
+    (directory / f"{rank}.account.json").write_text(json.dumps(fields))
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_without_accounts_the_exit_status_tells_what_it_can():
 
 def test_what_a_launcher_says_arrives(tmp_path: Path):
     said = Failure("", 3, "ended", "text", "", 1, "launch", (1, 2), 5.5)
-    write_record(tmp_path / "failure.json", said)
-    assert read_record(Failure, tmp_path / "failure.json") == said
-    assert list(tmp_path.iterdir()) == [tmp_path / "failure.json"]
+    write_record(tmp_path / "account.json", said)
+    assert read_record(Failure, tmp_path / "account.json") == said
+    assert list(tmp_path.iterdir()) == [tmp_path / "account.json"]
 
 
 def test_the_order_of_blame():

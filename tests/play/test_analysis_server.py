@@ -22,7 +22,6 @@ from alphazero.play.analysis import AnalysisServer, QueryReader
 from alphazero.play.net import Net, new_net, search_line
 from alphazero.play.search_text import analysis_json
 from alphazero.search.tree_search import SearchLimits, TreeSearch, TreeSettings
-from tests.support.paths import REPOSITORY
 
 SETTINGS = TreeSettings(minibatch_size=32)
 GAME = [
@@ -155,12 +154,6 @@ def test_the_end_of_a_game_is_an_error_of_its_turn_alone(net: Net) -> None:
     answers = {answer["turn"]: answer for answer in ask(net, {"id": "m", "moves": MATE, "turns": "all"})}
     assert sorted(answers) == [0, 1, 2, 3, 4] and "policy" in answers[3]
     assert set(answers[4]) == {"id", "turn", "error"} and "no legal move" in answers[4]["error"]
-    shuffle = ["Nf3", "Nf6", "Ng1", "Ng8"] * 2
-    drawn, evaluated = sorted(
-        ask(net, {"id": "d", "moves": shuffle, "simulations": 9}, {"id": "e", "moves": shuffle}),
-        key=lambda answer: answer["id"],
-    )
-    assert drawn["error"].endswith("the game is over (repetition)") and "policy" in evaluated
 
 
 def test_a_proven_end_is_reported(net: Net) -> None:
@@ -336,7 +329,6 @@ def started(weights: Path) -> subprocess.Popen[str]:
     """The command, once it has answered."""
     process = subprocess.Popen(
         [sys.executable, "-m", "alphazero", "analyse", "--weights", str(weights), "--json-lines"],
-        cwd=REPOSITORY,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -8,6 +8,7 @@ import pytest
 
 from alphazero.base.errors import WeightsError
 from alphazero.games.registry import make_line
+from alphazero.play.uci import search
 from alphazero.play.uci.engine import LoadedNetwork, NetworkRequest
 from alphazero.search.tree_search import TreeSearch
 from tests.support.games.mates import forces_mate
@@ -27,12 +28,13 @@ def test_a_session_as_a_gui_has_it() -> None:
         engine.send("uci")
         told = engine.until("uciok")
         assert told[0] == "id name test engine" and told[1].startswith("id author ")
-        assert told.count("info string made up") <= 1 and told[-1] == "uciok"
+        assert not any(line.startswith("info string") for line in told) and told[-1] == "uciok"
         assert "option name Hash type spin default 64 min 1 max 1048576" in told
         engine.send("setoption name UCI_ShowWDL value true", "isready")
-        engine.until("readyok")
+        assert engine.until("readyok") == ["readyok"]
         engine.send("ucinewgame", "position startpos", "go nodes 200")
         *infos, answer = engine.until("bestmove")
+        assert infos[0] == "info string made up"
         last = infos[-1]
         assert field(last, "nodes") == "200" and field(last, "cp").lstrip("-").isdigit()
         assert " multipv " not in last
@@ -94,14 +96,34 @@ def test_stop_is_answered_within_a_tenth_of_a_second_while_the_network_computes(
             assert time.monotonic() - began < 0.1
             engine.send("isready")
             engine.until("readyok")
+        # Of another position there is no evaluation yet: one is waited for.
         engine.send("position startpos moves e2e4", "go movetime 60")
-        began = time.monotonic()
-        engine.until("bestmove")
-        assert time.monotonic() - began < 0.2
-        assert any("nodes 100 " in line for line in engine.lines)
+        assert int(field(engine.until("bestmove")[-2], "nodes")) == 1
 
 
-def test_stop_is_answered_before_there_is_a_network() -> None:
+def test_nothing_is_played_without_an_evaluation_unless_none_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluator = SlowEvaluator(8, 0.6)
+    mate = "position fen 6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1"
+    with DrivenEngine(lambda request: LoadedNetwork(evaluator, "slow")) as engine:
+        for limits in ("infinite", "ponder wtime 1 btime 1", "wtime 50 btime 50", "movetime 1"):
+            engine.send("ucinewgame", mate, f"go {limits}", "stop", "stop")
+            *_, info, answer = engine.until("bestmove")
+            assert answer == "bestmove a1a8" and "score mate 1" in info
+        monkeypatch.setattr(search, "FIRST_EVALUATION_S", 0.2)
+        assert engine.best_move("position startpos", "go infinite", "stop") in START_MOVES
+        assert any("no evaluation for 0.2 s" in line for line in engine.lines)
+
+
+@pytest.mark.parametrize("ends_with", ["", "quit\n"])
+def test_the_last_search_of_a_script_has_an_evaluation(ends_with: str) -> None:
+    engine = DrivenEngine(lambda request: LoadedNetwork(SlowEvaluator(8, 0.5), "slow"))
+    with engine:
+        engine.send("isready", "position fen 6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1", f"go infinite\n{ends_with}")
+    assert engine.status == 0
+    assert engine.lines[0] == "readyok" and engine.lines[-1] == "bestmove a1a8"
+
+
+def test_lines_wait_for_the_network() -> None:
     ready = threading.Event()
 
     def open_late(request: NetworkRequest) -> LoadedNetwork:
@@ -109,16 +131,31 @@ def test_stop_is_answered_before_there_is_a_network() -> None:
         return made_up_network(request)
 
     with DrivenEngine(open_late) as engine:
-        engine.send("uci")
+        engine.send("uci", "isready", "position startpos", "go infinite", "isready", "stop", "go nodes 5")
         engine.until("uciok")
-        engine.send("position startpos", "go infinite", "isready")
-        engine.until("readyok")
-        assert engine.best_move("stop") in START_MOVES
-        engine.send("go nodes 5", "isready")
-        engine.until("readyok")  # of the search
+        time.sleep(0.2)
+        assert engine.lines[-1] == "uciok"
         ready.set()
+        assert "readyok" in engine.until("readyok")
+        engine.until("readyok")
+        assert engine.until("bestmove")[-1].split()[1] in START_MOVES
+        assert field(engine.until("bestmove")[-2], "nodes") == "5"
+        assert not any("stopped the search" in line for line in engine.lines)
+
+
+def test_a_search_waits_for_the_one_before_it_unless_that_has_no_end() -> None:
+    with DrivenEngine() as engine:
+        for number in range(5):
+            engine.send(f"position startpos moves {START_MOVES[number]}", "go nodes 60")
+        nodes = [field(engine.until("bestmove")[-2], "nodes") for _ in range(5)]
+        assert nodes == ["60"] * 5 and not any("stopped" in line for line in engine.lines)
+        engine.send("go infinite", "go nodes 70")
         engine.until("bestmove")
-        assert engine.lines.count("readyok") == 2
+        assert field(engine.until("bestmove")[-2], "nodes") == "70"
+        assert sum("go: stopped the search in progress" in line for line in engine.lines) == 1
+        engine.send("go nodes 1000000000", "go nodes 20", "stop")  # which ends both
+        engine.until("bestmove")
+        engine.until("bestmove")
 
 
 def test_infos_come_at_least_about_once_a_second() -> None:
@@ -194,16 +231,27 @@ def test_castling_in_chess960(fen: str) -> None:
             assert engine.best_move(start, "go nodes 1 searchmoves f1b1") == "f1b1"
 
 
-def test_a_bad_position_leaves_the_one_before() -> None:
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "position fen 8/8/8/8/8/8/8/8 w - - 0 1",
+        "position startpos moves e2e4 e2e4",
+        "position fen x",
+        "position",
+        "position e2e4",
+    ],
+)
+def test_after_a_refused_position_there_is_none(bad: str) -> None:
     with DrivenEngine() as engine:
-        for bad in (
-            "position fen 8/8/8/8/8/8/8/8 w - - 0 1",
-            "position startpos moves e2e4 e2e4",
-            "position fen x",
-        ):
-            engine.send("position startpos moves e2e4", bad)
-            engine.until("info string position: ")
-            assert engine.best_move("go nodes 3 searchmoves e7e5") == "e7e5"
+        engine.send("position startpos moves e2e4", bad)
+        engine.until("info string position: ")
+        for limits in ("nodes 3", "infinite", "movetime 10"):
+            engine.send(f"go {limits}")
+            *_, why, answer = engine.until("bestmove")
+            assert answer == "bestmove 0000" and why.startswith("info string no position")
+        engine.send("d", "go perft 2", "isready")
+        engine.until("readyok")
+        assert engine.best_move("position startpos moves e2e4", "go nodes 3 searchmoves e7e5") == "e7e5"
 
 
 def test_a_bad_option_is_told_and_changes_nothing() -> None:
@@ -229,17 +277,19 @@ def test_a_bad_network_is_one_line_and_the_old_one_stays() -> None:
         return LoadedNetwork(made_up_network(request).evaluator, f"network {request.weights}")
 
     with DrivenEngine(open_some) as engine:
-        engine.send("uci")
+        engine.send("uci", "go nodes 1")
         engine.until("info string network first")
+        engine.until("bestmove")
         engine.send("setoption name WeightsFile value bad", "isready")
         told = engine.until("readyok")
         assert told == ["info string --weights bad: no such file; network unchanged", "readyok"]
         engine.send("go nodes 20")
         engine.until("bestmove")
         engine.send("setoption name WeightsFile value other one", "isready")
-        assert engine.until("readyok")[0] == "info string network other one"
+        assert engine.until("readyok") == ["readyok"]
         engine.send("go nodes 20")
-        assert field(engine.until("bestmove")[-2], "nodes") == "20"
+        told = engine.until("bestmove")
+        assert told[0] == "info string network other one" and field(told[-2], "nodes") == "20"
 
 
 def test_a_first_network_that_cannot_be_read_ends_the_engine() -> None:
@@ -291,7 +341,9 @@ def test_an_evaluator_that_fails_is_reported_and_answered() -> None:
 def test_memory_options_are_lowered_to_what_is_there() -> None:
     with DrivenEngine(Hash="1048576") as engine:
         engine.send("uci", "setoption name MemoryLimit value 1048576", "isready")
-        lines = engine.until("readyok")
+        assert not any("info string" in line for line in engine.until("readyok"))
+        engine.send("go nodes 1")
+        lines = engine.until("bestmove")
         for name in ("Hash", "MemoryLimit"):
             used = engine.engine.options.whole(name)
             assert f"info string option {name}: 1048576 MB are not free; {used} MB used" in lines
@@ -321,8 +373,11 @@ def test_a_line_of_megabytes_is_passed_over() -> None:
 
 
 def test_the_end_of_the_input_ends_the_engine_in_the_middle_of_a_search() -> None:
-    engine = DrivenEngine(lambda request: LoadedNetwork(SlowEvaluator(8, 3.0), "slow"))
+    evaluator = SlowEvaluator(8, 0.0)
+    engine = DrivenEngine(lambda request: LoadedNetwork(evaluator, "slow"))
     with engine:
+        engine.best_move("go nodes 10")
+        evaluator.seconds = 3.0
         engine.send("go infinite")
         time.sleep(0.1)
         began = time.monotonic()

@@ -89,7 +89,7 @@ def test_a_deep_perft_is_stopped_at_once_and_the_engine_is_of_use_meanwhile() ->
         engine.until("info string perft: stopped before the end")
         assert time.monotonic() - began < 3
         engine.send("position startpos", "go perft 30")
-        assert engine.best_move("go nodes 20")
+        assert engine.best_move("stop", "go nodes 20")
         assert not any("Nodes searched" in line for line in engine.lines)
 
 

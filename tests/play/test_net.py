@@ -180,7 +180,7 @@ def test_a_search_sees_weights_that_were_trained_since(four):
         (lambda net: net.evaluate(moves=["e5"]), "'e5': no legal move here"),
         (lambda net: net.evaluate("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"), "no legal move, the game is over"),
         (lambda net: net.evaluate(az.Board("othello")), "a board of othello: the network plays chess"),
-        (lambda net: net.search(moves=["f3", "e5", "g4", "Qh4"]), "the game is over, 0-1"),
+        (lambda net: net.search(moves=["f3", "e5", "g4", "Qh4"]), "no legal move, the game is over"),
         (lambda net: net.search(simulations=0), "simulations 0: expected at least 1"),
         (lambda net: net.search(seconds=float("nan")), "seconds nan: expected a number above 0"),
         (lambda net: az.load("nowhere.pt"), "az.load nowhere.pt: no such file or directory; expected"),

@@ -31,7 +31,7 @@ from alphazero.settings.sections import NetworkConfig
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 from tests.support.games.exact import exact_value
 from tests.support.jobs.zygote import Zygote
-from tests.support.paths import REPOSITORY, SUPPORT
+from tests.support.paths import SUPPORT
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 
 BOXES = f"{SUPPORT / 'games' / 'rules' / 'boxes.py'}:Boxes(size=2)"
@@ -48,9 +48,7 @@ def weights(tmp_path: Path) -> str:
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     """A command in a process of its own, which knows no file that was not named to it."""
-    return subprocess.run(
-        (sys.executable, "-m", "alphazero", *words), cwd=REPOSITORY, capture_output=True, text=True
-    )
+    return subprocess.run((sys.executable, "-m", "alphazero", *words), capture_output=True, text=True)
 
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -256,7 +254,6 @@ def test_rules_that_fail_at_a_person_s_move_end_the_game(tmp_path: Path) -> None
     words = ("play", "--weights", str(path), "--simulations", "2", "--game", f"{file}:Boxes(size=2)")
     found = subprocess.run(
         (sys.executable, "-m", "alphazero", *words),
-        cwd=REPOSITORY,
         input="0\n1\n",
         capture_output=True,
         text=True,

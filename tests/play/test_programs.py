@@ -14,10 +14,12 @@ import pytest
 import torch
 
 from alphazero.cli.main import main
-from alphazero.games.registry import get_spec
+from alphazero.games.registry import get_spec, make_line, read_game
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights
+from alphazero.play.uci.protocol import read_move
 from alphazero.settings.sections import NetworkConfig
+from tests.support.evaluation.small_nets import write_small_net
 from tests.support.paths import REPOSITORY
 
 
@@ -34,28 +36,145 @@ def command(weights: Path) -> list[str]:
     return [sys.executable, "-m", "alphazero", "uci", "--weights", str(weights), "--device", "cpu"]
 
 
-def test_python_chess_plays_two_games_with_it(command: list[str]) -> None:
-    with chess.engine.SimpleEngine.popen_uci(command, cwd=REPOSITORY, timeout=60) as engine:
+def test_python_chess_drives_it_without_an_unexpected_line(
+    command: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with chess.engine.SimpleEngine.popen_uci(command, timeout=60) as engine:
         assert engine.id["name"].startswith("alphazero ")
         engine.configure({"Hash": 16, "Threads": 1, "Move Overhead": 5})
-        for limit in (chess.engine.Limit(nodes=20), chess.engine.Limit(white_clock=1, black_clock=1)):
+        clocks = chess.engine.Limit(white_clock=1, black_clock=1, white_inc=0.01, black_inc=0.01)
+        for limit in (chess.engine.Limit(nodes=20), clocks, chess.engine.Limit(time=0.02)):
             board = chess.Board()
             while not board.is_game_over() and board.ply() < 30:
-                played = engine.play(board, limit, info=chess.engine.INFO_SCORE | chess.engine.INFO_PV)
+                info = chess.engine.INFO_SCORE | chess.engine.INFO_PV
+                played = engine.play(board, limit, info=info, game=limit, ponder=board.ply() % 3 == 0)
                 assert played.move in board.legal_moves and played.info["pv"][0] == played.move
                 board.push(played.move)
         board = chess.Board("6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1")
         lines = engine.analyse(board, chess.engine.Limit(nodes=200), multipv=2)
         assert lines[0]["score"].white() == chess.engine.Mate(1)
+        (lone,) = engine.analyse(
+            board, chess.engine.Limit(nodes=50), root_moves=[chess.Move.from_uci("g1h1")], multipv=1
+        )
+        assert lone["pv"][0].uci() == "g1h1" and lone["nodes"] == 50 and not lone["score"].is_mate()
+        with engine.analysis(chess.Board()) as analysis:  # without a limit, until it is stopped
+            for found in analysis:
+                if found.get("nodes", 0) > 0:
+                    break
+            analysis.stop()
+            assert analysis.wait().move in chess.Board().legal_moves
         fischer = chess.Board.from_chess960_pos(5)
         assert engine.play(fischer, chess.engine.Limit(nodes=10)).move in fischer.legal_moves
+        engine.ping()
+    assert [record.message for record in caplog.records if "Unexpected" in record.message] == []
+
+
+def test_a_script_of_commands_that_come_at_once_is_answered_in_order(command: list[str]) -> None:
+    script = [
+        *("uci", "setoption name Hash value 8", "setoption name Threads value 1", "isready", "ucinewgame"),
+        *("position startpos", "go nodes 40", "isready", "position startpos moves e2e4", "go depth 2"),
+        *("position startpos moves e2e4 e7e5", "go movetime 50", "go wtime 300 btime 300 winc 10"),
+        *("go nodes -5", "go wtime 1e3", "go mate 0", "xyzzy", "", "position startpos moves e2e5"),
+        *("go nodes 10", "d", "position fen 6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1", "go nodes 50", "go mate 1"),
+        *("setoption name MultiPV value 2", "go nodes 30", "setoption name MultiPV value 1_0"),
+        *("go perft 2", "position startpos", "go nodes 60 searchmoves a2a3", "go nodes 60"),
+        *("go infinite", "go nodes 20", "debug on", "go nodes 30", "d", "go perft 3"),
+        *("position fen 6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1", "isready", "go infinite"),
+    ]
+    assert len(script) >= 40
+    for last in ("", "quit\n"):
+        text = "".join(f"{line}\n" for line in script) + last
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120)
+        told = done.stdout.splitlines()
+        assert done.returncode == 0 and done.stderr == ""
+        answers = [line.split()[1] for line in told if line.startswith("bestmove")]
+        assert len(answers) == sum(line.startswith("go") and "perft" not in line for line in script)
+        assert told.count("readyok") == 3 and sum(line.startswith("Nodes searched") for line in told) == 2
+        assert "Nodes searched: 8902" in told
+        assert answers[7] == "0000" and answers[-1] == "a1a8" and answers[8:11] == ["a1a8"] * 3
+        assert answers[11] == "a2a3" and any(" nodes 40 " in line for line in told)
+        assert all(chess.Move.from_uci(move) in chess.Board().legal_moves for move in answers[12:-1])
+
+
+@pytest.mark.parametrize(
+    "script", ["uci\nisready\nquit\n", "isready\n", "uci\nsetoption name Hash value 9\nisready"]
+)
+def test_readyok_is_told_before_the_end(command: list[str], script: str) -> None:
+    done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "readyok"
+
+
+@pytest.mark.parametrize(
+    "game", ["tictactoe", "openspiel:breakthrough(rows=5,columns=5)", "examples/nim.py:Nim"]
+)
+def test_a_script_in_another_game(game: str, tmp_path: Path) -> None:
+    if game.startswith("openspiel"):
+        pytest.importorskip("pyspiel")
+    rules = ["--game", game] if ".py" in game else []
+    name = read_game("game", game)
+    write_small_net(tmp_path / "other.pt", name)
+    command = [
+        sys.executable,
+        "-m",
+        "alphazero",
+        "uci",
+        str(tmp_path / "other.pt"),
+        "--device",
+        "cpu",
+        *rules,
+    ]
+
+    def told(script: str) -> list[str]:
+        done = subprocess.run(
+            command, input=script, cwd=REPOSITORY, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0 and done.stderr == ""
+        return done.stdout.splitlines()
+
+    assert told("uci\nisready\nquit\n")[-1] == "readyok"
+    line, moves = make_line(name), []
+    for _ in range(3):
+        position = f"position startpos moves {' '.join(moves)}"
+        *_, answer = told(f"uci\n{position}\nd\ngo nodes 30\ngo perft 1\ngo nodes 20\n")
+        moves.append(answer.split()[1])
+        line.push(read_move(line, moves[-1]))
+    assert told("position startpos moves x\ngo\n")[-1] == "bestmove 0000"
+
+
+def test_the_order_in_which_fastchess_asks(command: list[str]) -> None:
+    """app/src/engine/uci_engine.cpp: each answer is waited for, then the next command is sent."""
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None and process.stdout is not None
+    watchdog = threading.Timer(60, process.kill)
+    watchdog.start()
+    moves: list[str] = []
+    steps = [(["uci"], "uciok"), (["setoption name Hash value 16"], ""), (["isready"], "readyok")]
+    for _ in range(2):
+        steps += [(["ucinewgame"], ""), (["isready"], "readyok")]
+        for ply in range(4):
+            clocks = "go wtime 1000 btime 1000 winc 10 binc 10" if ply % 2 else "go nodes 30"
+            steps += [(["POSITION", clocks], "bestmove"), (["isready"], "readyok")]
+    steps += [(["stop", "quit"], "")]
+    for sent, awaited in steps:
+        for line in sent:
+            position = f"position startpos{' moves ' if moves else ''}{' '.join(moves)}"
+            process.stdin.write(f"{position if line == 'POSITION' else line}\n")
+        process.stdin.flush()
+        moves = [] if sent == ["ucinewgame"] else moves
+        seen = [process.stdout.readline() if awaited else ""]
+        while not seen[-1].startswith(awaited):
+            assert seen[-1]
+            assert seen[-1].startswith("info " if awaited == "bestmove" else ("id ", "option "))
+            seen.append(process.stdout.readline())
+        if awaited == "bestmove":
+            moves.append(seen[-1].split()[1])
+    assert process.wait(20) == 0 and process.stdout.read() == ""
+    watchdog.cancel()
 
 
 def test_it_answers_before_the_network_is_read_and_ends_with_its_input(command: list[str]) -> None:
     began = time.monotonic()
-    process = subprocess.Popen(
-        command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write("uci\n")
     process.stdin.flush()
@@ -74,9 +193,7 @@ def test_it_answers_before_the_network_is_read_and_ends_with_its_input(command: 
 
 def test_every_go_is_answered(command: list[str]) -> None:
     """Where memory is short, counters of a FEN are at their end and a game is longer than any is."""
-    process = subprocess.Popen(
-        command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None and process.stdout is not None
     watchdog = threading.Timer(120, process.kill)
     watchdog.start()
@@ -92,12 +209,14 @@ def test_every_go_is_answered(command: list[str]) -> None:
 
     ask("uci", until="uciok")
     ask("isready", "go nodes 5", until="bestmove")
-    lowered, *_ = ask("setoption name Hash value 1048576", "isready", until="readyok")
+    ask("setoption name Hash value 1048576", "isready", until="readyok")
+    lowered, *_ = ask("go nodes 10", until="bestmove")
     assert re.fullmatch(r"info string option Hash: 1048576 MB are not free; \d+ MB used\n", lowered)
     assert (
         chess.Move.from_uci(ask("go nodes 10", until="bestmove")[-1].split()[1]) in chess.Board().legal_moves
     )
     ask("setoption name Hash value 2048", "isready", until="readyok")
+    ask("go nodes 1", until="bestmove")
     began = time.monotonic()
     ask("ucinewgame", "go movetime 100", until="bestmove")
     assert time.monotonic() - began < 1.0  # memory of the hash is not filled with zeros first
@@ -126,7 +245,7 @@ def test_a_network_that_is_not_there_ends_the_process(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "alphazero", "uci", "--weights", str(tmp_path / "none.pt")]
     read, write = os.pipe()  # an input that stays open
     try:
-        done = subprocess.run(command, stdin=read, capture_output=True, text=True, timeout=60, cwd=REPOSITORY)
+        done = subprocess.run(command, stdin=read, capture_output=True, text=True, timeout=60)
     finally:
         os.close(read)
         os.close(write)

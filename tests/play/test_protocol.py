@@ -56,6 +56,8 @@ FEN = "8/8/8/8/8/8/8/K1k5 w - - 0 1"
         ("go searchmoves e2e4 d2d4 nodes 5 ponder", Go(searchmoves=("e2e4", "d2d4"), nodes=5, ponder=True)),
         ("go depth 3 mate 2 movetime 50", Go(depth=3, mate=2, movetime=50)),
         ("go nodes 99999999999999999999", Go(nodes=MOST)),
+        ("go nodes " + "9" * 5000, Go(nodes=MOST)),
+        ("go nodes 0", Go(nodes=0)),
     ],
 )
 def test_a_line_is_understood(line: str, command: object) -> None:
@@ -73,15 +75,11 @@ def test_a_line_is_understood(line: str, command: object) -> None:
         ("setoption Hash 32", None, "setoption: expected setoption name NAME"),
         ("setoption name", None, "setoption: expected setoption name NAME"),
         ("setoption name value 3", None, "setoption: expected setoption name NAME"),
-        ("position", None, "position: '': expected startpos or fen FEN"),
-        ("position fen moves e2e4", None, "position: 'fen': expected startpos or fen FEN"),
         ("position startpos e2e4", SetPosition("", ()), "position: ignored 'e2e4'"),
-        ("go nodes many", Go(), "go nodes: 'many': expected a whole number; ignored"),
-        ("go nodes -3", Go(), "go nodes: '-3': expected a whole number"),
-        ("go movetime", Go(), "go movetime: '': expected a whole number"),
+        ("go nodes -3 depth 4", Go(depth=4), "go nodes: '-3': expected a whole number from 0; ignored"),
         ("go wtime btime 7", Go(btime=7), "go wtime: '': expected a whole number"),
+        ("go wtime x infinite", Go(infinite=True), "go wtime: 'x': expected a whole number"),
         ("go fast depth 2", Go(depth=2), "go: ignored 'fast'"),
-        ("go nodes " + "9" * 5000, Go(), "go nodes: '999"),
         ("stop now", Plain("stop"), "stop: ignored 'now'"),
     ],
 )
@@ -89,6 +87,30 @@ def test_what_is_not_understood_is_told(line: str, command: object, remark: str)
     parsed = parse(line)
     assert parsed.command == command
     assert any(told.startswith(remark) for told in parsed.remarks), parsed.remarks
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        *("nodes many", "nodes -5", "nodes 1_0", "nodes ١٢", "nodes", "movetime", "movetime -1", "depth -1"),
+        *("wtime 1e3", "wtime 1.5", "wtime 0x10", "mate 0", "mate -3", "movestogo 40", "winc 100 binc 100"),
+        *("node 100", "wtime btime", "ponder nodes x", "nodes +", "nodes -0x1"),
+    ],
+)
+def test_limits_that_are_none_end_after_one_evaluation(limits: str) -> None:
+    parsed = parse(f"go {limits}")
+    assert isinstance(parsed.command, Go)
+    assert parsed.command.nodes == 1 and parsed.command.ponder == ("ponder" in limits)
+    assert parsed.remarks[-1].startswith("go: no limit is left")
+
+
+@pytest.mark.parametrize(
+    ("line", "got"),
+    [("position", "''"), ("position fen moves e2e4", "'fen'"), ("position e2e4", "'e2e4'")],
+)
+def test_a_position_that_is_none_is_refused(line: str, got: str) -> None:
+    command = parse(line).command
+    assert isinstance(command, SetPosition) and command.problem.startswith(got)
 
 
 def test_an_empty_line_is_nothing() -> None:

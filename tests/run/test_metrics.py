@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters, JsonLinesWriter, read_metrics
 
@@ -15,10 +17,38 @@ def test_figures_survive_a_kill_in_the_middle_of_a_line(tmp_path):
     whole = run.metrics.read_bytes()
     run.metrics.write_bytes(whole[:-7])
     assert [line["step"] for line in read_metrics(run, "step")] == [1]
-    writer = JsonLinesWriter(run)
+    writer = JsonLinesWriter(run, 1)
     writer.write("step", 2, {"loss": 2 / 8})
     writer.close()
     assert run.metrics.read_bytes() == whole
+
+
+@pytest.mark.parametrize("again", [JsonLinesWriter, None], ids=["a new start", "a return within the run"])
+def test_the_file_has_each_step_once(tmp_path, again):
+    run = RunDirectory(tmp_path)
+    writer = JsonLinesWriter(run)
+    lines = [("self_play", step, {"games": 8.0}) for step in (0, 2, 4)]
+    lines += [("step", step, {"loss": step / 8}) for step in range(1, 6)]
+    lines += [("epoch", number, {"ended_in_step": 2.0 * number}) for number in (1, 2)]
+    lines += [("validation", 2, {"policy_top1": 0.5}), ("validation", 4, {"policy_top1": 0.6})]
+    for line in lines:
+        writer.write(*line)
+    writer.event("alarm", 5, {"cause": "disk", "time_s": 3.0})
+    if again:
+        writer.close()
+        writer = again(run, 2)
+    else:
+        writer.rewind(2)
+    kept = [json.loads(line) for line in run.metrics.read_text().splitlines()]
+    found = [(line["kind"], line["step"]) for line in kept]
+    assert found == [
+        *[("self_play", 0), ("step", 1), ("step", 2), ("epoch", 1), ("validation", 2), ("alarm", 5)]
+    ]
+    for line in lines:
+        if (line[0], line[1]) not in found:
+            writer.write(*line)
+    writer.close()
+    assert len(run.metrics.read_text().splitlines()) == len(lines) + 1
 
 
 def test_damaged_lines_are_passed_over_with_a_line(tmp_path, capsys):

@@ -1,5 +1,6 @@
 """A failed rank's account: written where the exception is at hand, read without English."""
 
+import platform
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from alphazero.base.errors import ConfigError, DivergedRanksError, LaunchError, 
 from alphazero.cli.command_table import COMMANDS, CommandEntry
 from alphazero.cli.main import main
 from alphazero.launch.blame import Failure, read_failure
+from alphazero.run import rank
 from alphazero.run.rank import OUTPUT_VARIABLE, RankFailure, note_failure, read_record
 
 
@@ -26,7 +28,7 @@ def account_of(error: BaseException, directory: Path) -> RankFailure:
         (LaunchError("connection by peer", ranks=[2]), "launch", (2,), "connection by peer"),
         (LostConnectionError("gone"), "lost connection", (), "gone"),
         (ConnectionResetError(104, "reset"), "lost connection", (), "[Errno 104] reset"),
-        (OSError(28, "No space left on device"), "input", (), "[Errno 28] No space left on device"),
+        (OSError(28, "no space", "/a"), "input", (), "[Errno 28] no space: '/a'"),
         (MemoryError(), "out of memory", (), "MemoryError:"),
         (RuntimeError("Connection closed by peer"), "crash", (), "RuntimeError: Connection closed by peer"),
         (KeyError("a"), "crash", (), "KeyError: 'a'"),
@@ -35,6 +37,31 @@ def account_of(error: BaseException, directory: Path) -> RankFailure:
 def test_an_exception_is_an_account_by_its_type(tmp_path, error, kind, ranks, text):
     found = account_of(error, tmp_path)
     assert (found.kind, found.ranks, found.text.strip(), found.status) == (kind, ranks, text, 1)
+
+
+def test_a_full_disk_without_a_file_is_named_with_its_host(tmp_path: Path, monkeypatch):
+    full = tmp_path / "full"
+    full.mkdir()
+    monkeypatch.chdir(full)
+    usage = rank.disk_usage
+    monkeypatch.setattr(
+        rank, "disk_usage", lambda path: usage(path)._replace(free=0 if path == full else 1 << 30)
+    )
+    text = account_of(OSError(28, "No space left on device"), tmp_path).text
+    assert text.endswith(f"on {platform.node()}: {full}")
+
+
+def test_what_another_rank_has_caused_is_one_line(monkeypatch, capsys):
+    import torch.distributed as dist
+
+    def lose(words: object) -> int:
+        raise dist.DistBackendError("Connection closed by peer\nframe #0")
+
+    monkeypatch.setattr("alphazero.cli.main.run_command", lose)
+    monkeypatch.setenv("RANK", "1")
+    assert main(["train"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "Connection closed by peer" in line
 
 
 def test_torch_s_own_errors_are_known_by_type(tmp_path: Path):
@@ -73,9 +100,9 @@ def test_without_an_agent_and_for_a_rank_that_ends_by_itself_there_is_no_account
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"rank": 1, "fate": "ended", "time_s": 1}', '{"ranks": 3}'])
 def test_an_account_that_cannot_be_read_is_none(tmp_path: Path, text: str):
-    (tmp_path / "0.failure.json").write_text(text)
+    (tmp_path / "0.account.json").write_text(text)
     assert read_failure(tmp_path, 0) is None
-    assert read_record(Failure, tmp_path / "0.failure.json") is None
+    assert read_record(Failure, tmp_path / "0.account.json") is None
 
 
 def test_the_command_leaves_an_account_of_what_it_shows(tmp_path, monkeypatch, capsys):

@@ -19,7 +19,6 @@ from alphazero.settings.load import load_config
 from alphazero.settings.sections import RunConfig
 from alphazero.show.viewers import open_writers
 from alphazero.show.weights_and_biases import require_wandb
-from tests.support.paths import REPOSITORY
 
 
 def events_of(run):
@@ -100,7 +99,6 @@ def test_weights_and_biases_without_tensorboard_is_refused_before_ranks_start(tm
     argv = ["launch", "--gpus", "2", "--device", "cpu", "--wandb", "--no-tensorboard", "--runs-dir"]
     done = subprocess.run(
         [sys.executable, "-m", "alphazero", *argv, str(tmp_path / "runs")],
-        cwd=REPOSITORY,
         capture_output=True,
         text=True,
         timeout=60,
@@ -151,7 +149,6 @@ def test_weights_and_biases_gets_the_curves_of_all_starts_in_one_run(tmp_path):
     for first_step in (0, 2):
         done = subprocess.run(
             [sys.executable, "-c", STARTS, str(run), str(first_step)],
-            cwd=REPOSITORY,
             env={**os.environ, "WANDB_MODE": "offline"},
             capture_output=True,
             text=True,

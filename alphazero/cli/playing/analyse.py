@@ -156,11 +156,9 @@ def serve(args: argparse.Namespace) -> int:
 
 
 def search(net: Net, line: Line, args: argparse.Namespace, num_lines: int) -> Snapshot:
-    """Search the line's current position. Raises GameInputError if the game is over."""
+    """Search the line's current position."""
     from alphazero.play.net import search_line
 
-    if line.outcome().over:
-        raise GameInputError(f"{line}: the game is over ({line.outcome().termination.name.lower()})")
     limits = SearchLimits(nodes=args.simulations, seconds=args.seconds)
     with closing(net.tree(TreeSettings(fill=history_fill(args.history_fill)))) as tree:
         return search_line(tree, line, limits, num_lines)

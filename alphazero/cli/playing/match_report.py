@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from alphazero.base.text import counted, table
+from alphazero.base.text import counted, signed, table
 from alphazero.measure.elo import MatchScore, Sprt
 from alphazero.measure.match import Scoreboard
 from alphazero.measure.rating import Rating, ratings
@@ -157,9 +157,9 @@ class MatchReport:
         found = sorted(enumerate(self._ratings()), key=lambda item: -item[1].elo)
         for rank, (number, rating) in enumerate(found, start=1):
             total = self.board.total(number)
-            interval = f"{rating.low:+.0f} to {rating.high:+.0f}"
+            interval = f"{signed(rating.low)} to {signed(rating.high)}"
             share, draws = f"{total.share:.1%}", f"{total.draws / max(1, total.games):.0%}"
-            elo, games, pairs = f"{rating.elo:+.0f}", str(total.games), str(list(total.pairs))
+            elo, games, pairs = signed(rating.elo), str(total.games), str(list(total.pairs))
             rows.append((str(rank), self._names[number], elo, interval, games, share, draws, pairs))
         yield from table(rows, "rlrrrrrr")
         yield "Ratings by Bradley-Terry (a draw is half a win), their mean 0."
@@ -181,13 +181,16 @@ def _points_text(score: MatchScore) -> str:
 def _elo_text(score: MatchScore) -> str:
     """Elo +17.4 (95 %: -75.0 to +112.3)."""
     estimate = score.elo()
-    return f"Elo {estimate.elo:+.1f} (95 %: {estimate.low:+.1f} to {estimate.high:+.1f})"
+    elo, low, high = (signed(value, 1) for value in (estimate.elo, estimate.low, estimate.high))
+    return f"Elo {elo} (95 %: {low} to {high})"
 
 
 def _nelo_text(score: MatchScore) -> str:
     """nElo +23.5 +/- 152.3."""
     normalized = score.normalized_elo()
-    return "nElo unknown" if normalized is None else f"nElo {normalized[0]:+.1f} +/- {normalized[1]:.1f}"
+    return (
+        "nElo unknown" if normalized is None else f"nElo {signed(normalized[0], 1)} +/- {normalized[1]:.1f}"
+    )
 
 
 def score_line(score: MatchScore) -> str:

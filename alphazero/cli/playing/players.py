@@ -101,6 +101,8 @@ def _limit(values: dict[str, str], place: str) -> Limit:
         move_time_s=seconds(values["st"], f"{place}, st=") if "st" in values else None,
         control=TimeControl.parse(values["tc"], f"{place}, tc=") if "tc" in values else None,
     )
+    if "tc" in values and not limit.is_any:
+        raise ConfigError(f"{place}, tc={values['tc']}: expected nodes=, depth= or st= as well")
     if "timemargin" not in values:
         return limit
     if not limit.is_any:

@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     print(Speed.of(rater.games, arena.efforts), file=sys.stderr)
     for run in dict.fromkeys(network.run for network in networks if network.run is not None):
         if (best := mark_best_rated(run)) is not None:
-            print(f"{run}@best-elo is {best[0].name} ({best[1]:.0f})", file=sys.stderr)
+            print(f"{run}@best-elo is {best[0].name} ({round(best[1])})", file=sys.stderr)
     return 0
 
 
@@ -217,8 +217,8 @@ class Rater:
                 width=self._args.width,
                 start=start,
                 report=lambda found: self._console.say(
-                    f"{weights}: {counted(found.games, 'game')}, {found.elo:.0f} "
-                    f"({found.low:.0f} to {found.high:.0f})"
+                    f"{weights}: {counted(found.games, 'game')}, {round(found.elo)} "
+                    f"({round(found.low)} to {round(found.high)})"
                 ),
             )
         opponents = [
@@ -280,8 +280,8 @@ def table_of(found: list[dict[str, Any]], ladder: Ladder) -> Iterator[str]:
             f"{each['name']} +{each['wins']} ={each['draws']} -{each['losses']}"
             for each in rating["opponents"]
         )
-        elo, interval = f"{rating['elo']:.0f}", f"{low:.0f} to {high:.0f}"
-        rows.append((rating["weights"], step, elo, interval, str(rating["games"]), met))
+        interval = f"{round(low)} to {round(high)}"
+        rows.append((rating["weights"], step, str(round(rating["elo"])), interval, str(rating["games"]), met))
     yield from table(rows, "lrrrrl")
     for rating in found:
         if rating["beyond"]:

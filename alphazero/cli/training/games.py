@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from alphazero.base.errors import ConfigError, RulesError
+from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_number
 from alphazero.games.outside import names, openspiel
-from alphazero.games.outside.trials.check import Findings, check
+from alphazero.games.outside.trials.check import Findings, check, notes_of
 from alphazero.games.outside.trials.measured import measure
 from alphazero.games.outside.trials.symmetry import described, symmetries_of
 from alphazero.games.outside.use import explained, rules_of
@@ -75,32 +75,30 @@ def row_of(name: str, num_moves: int, shape: tuple[int, int, int], policy_planes
 
 
 def check_one(name: str, num_games: int, seed: int) -> int:
-    """Print what random games show. Raises RulesError where something is wrong."""
+    """Print what random games show. Raises RulesError for the first fault."""
     if not names.is_outside(name):
         raise ConfigError(f"{name}: its rules are this program's own; expected {names.FORMS}")
     rules = rules_of(name)
     with explained(name), showing("random games", num_games, "game") as work:
         found = check(rules, num_games, seed, LIMIT_S, lambda: work.advance(work.done + 1))
-    rows = rows_of(name, found)
-    if not found.faults:
-        make_line(name).packed()  # the core has nothing against it
-        config = chosen_settings(name)
-        speed = simulations_per_s(config)
-        rows.append(("search", f"{speed:,.0f} simulations/s on one core with a network that costs nothing"))
-        rows.append(("symmetries", described(symmetries_of(name))))
-        rows.append(("training", line_of(config, measure(name))))
+    make_line(name).packed()  # the core has nothing against it
+    config = chosen_settings(name)
+    speed = simulations_per_s(config)
+    rows = [
+        *rows_of(name, found),
+        ("search", f"{speed:,.0f} simulations/s on one core with a network that costs nothing"),
+        ("symmetries", described(symmetries_of(name))),
+        ("training", line_of(config, measure(name))),
+    ]
     print("\n".join(table(rows)))
-    print("".join(f"note: {note}\n" for _, note in found.notes.values()), end="")
-    print("".join(f"fault: {fault}\n" for fault in found.faults.values()), end="")
-    if found.faults:
-        first = next(iter(found.faults.values()))
-        raise RulesError(f"{name}: {counted(len(found.faults), 'fault')}; {first}")
+    for note in notes_of(rules, found):
+        print(f"note: {note}")
     return 0
 
 
 def rows_of(name: str, found: Findings) -> list[tuple[str, str]]:
-    """The findings for people, but for faults and notes."""
-    games, plies = max(1, found.games), max(1, found.plies)
+    """The findings for people, but for notes."""
+    games, plies, decided = max(1, found.games), max(1, found.plies), sum(found.wins)
     _, moves, seen, head = outside_row(name)
     length = f"{found.plies / games:.1f} plies, {found.longest} at most"
     ended = f"; ended after {LIMIT_S:.0f} s" if found.out_of_time else ""
@@ -108,7 +106,11 @@ def rows_of(name: str, found: Findings) -> list[tuple[str, str]]:
         ("game", name),
         ("network", f"{seen}, {moves} moves, {head} policy"),
         ("games", f"{counted(found.games, 'random game')} of {length}{ended}"),
-        ("results", f"first player {found.first_wins / games:.0%}, drawn {found.draws / games:.0%}"),
+        (
+            "results",
+            f"first player {found.wins[0] / games:.0%}, drawn {1 - decided / games:.0%}; of the others "
+            f"{found.last_wins / max(1, decided):.0%} won by the last move",
+        ),
         ("moves", f"{found.most_legal} legal at most; {found.again / plies:.0%} by the player before"),
         ("speed", f"{found.plies / max(found.seconds, 1e-9):,.0f} plies/s on one core, with these checks"),
     ]

@@ -13,14 +13,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from alphazero.base.errors import AlphaZeroError, ConfigError, LaunchError
+from alphazero.base.errors import CheckpointError, ConfigError, LaunchError
 from alphazero.base.log import JSON, TEXT, write_json_lines
 from alphazero.base.section import add_flags, values_of_flags
 from alphazero.cli.command_table import build_parser
 from alphazero.cli.flags import add_device_flag, add_ssh_flags, ssh_options
 from alphazero.cli.training import train
+from alphazero.cli.training.train import Resumed
 from alphazero.games.outside.names import source_of_rules
-from alphazero.launch.head.dry_run import dry_run_lines, say, say_of_job
+from alphazero.launch.head.dry_run import dry_run_lines
+from alphazero.launch.head.lines import say, say_of_job
 from alphazero.launch.head.supervisor import ChosenRun, Supervision, Supervisor
 from alphazero.launch.plan.claims import LaunchRequest
 from alphazero.launch.plan.commands import other_node_commands
@@ -30,7 +32,7 @@ from alphazero.launch.plan.resolve import resolve
 from alphazero.machine import machine as machines
 from alphazero.machine.environment import CHECKOUT, START
 from alphazero.machine.memory import HostMemory
-from alphazero.run.checkpoint_files import LATEST, STATE, checkpoints_in, read_json
+from alphazero.run.checkpoint_files import LATEST, checkpoints_in
 from alphazero.run.directory import require_free
 from alphazero.run.find import find_weights
 from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
@@ -38,7 +40,7 @@ from alphazero.settings.cluster import MOST_NODES, ClusterConfig, read_cluster
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.flags import whole
 from alphazero.settings.load import Config, decided, places
-from alphazero.settings.scope import kept_settings
+from alphazero.settings.scope import require_same
 from alphazero.show.weights_and_biases import require_wandb
 from alphazero.training.ranks.batch import (
     LEAST_MICRO_BATCH,
@@ -64,7 +66,6 @@ AUTO_PRECISION = {
 }
 # Of a preset, where the user names no file of settings; each is read once.
 ReadSettings = Callable[[str], tuple[Config, DeepSpeedSettings]]
-UNREAD_VARIABLES = ("NCCL_TIMEOUT", "DEEPSPEED_TIMEOUT")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -100,9 +101,10 @@ def _node_rank(text: str) -> int | str:
     return text if text == "auto" else whole(0, MOST_NODES - 1)(text)
 
 
-def cpu_ranks_for(num_cores: int, config: Config, *, fresh_start: bool) -> CpuRanks:
+def cpu_ranks_for(num_cores: int, config: Config, resumed: Resumed | None) -> CpuRanks:
     """How many ranks this machine gets without a GPU and without a number."""
-    config, saved = _as_resumed(config, fresh_start=fresh_start)
+    saved = resumed.sizes if resumed else None
+    config = resumed.kept(config) if resumed else config
     implied = 0 if saved else implied_ranks(config)
     if 0 < implied <= num_cores:
         return CpuRanks(implied, "as many as batch, micro-batch and accumulation ask for")
@@ -123,22 +125,6 @@ def cpu_ranks_for(num_cores: int, config: Config, *, fresh_start: bool) -> CpuRa
     return choose_cpu_ranks(num_cores, batch_size, least, config.network, available, ranks_at_work)
 
 
-def _as_resumed(config: Config, *, fresh_start: bool) -> tuple[Config, BatchSizes | None]:
-    """For a run that continues: `config` with what its newest checkpoint holds, and the batch of that."""
-    if fresh_start:
-        return config, None
-    for path in reversed(checkpoints_in(train.run_directory(config).checkpoints)):
-        with contextlib.suppress(AlphaZeroError):
-            state = read_json(path / STATE)
-            batch, in_use = state.get("batch_size"), state.get("micro_batch_size")
-            if type(batch) is not int or type(in_use) is not int or min(batch, in_use) < 1:
-                continue
-            saved = state.get("config")
-            kept = kept_settings(saved, in_use, config).config if isinstance(saved, dict) else config
-            return kept, BatchSizes(batch, in_use)
-    return config, None
-
-
 def _in_use(sizes: BatchSizes, saved: BatchSizes | None) -> int:
     """The micro-batch; the checkpoint's where none is named."""
     is_chosen = sizes.micro_batch_size <= 0 and saved is not None and sizes.batch_size == saved.batch_size
@@ -146,14 +132,15 @@ def _in_use(sizes: BatchSizes, saved: BatchSizes | None) -> int:
 
 
 def check_batches(
-    plan: LaunchPlan, config: Config, settings: DeepSpeedSettings, *, fresh_start: bool
+    plan: LaunchPlan, config: Config, settings: DeepSpeedSettings, resumed: Resumed | None
 ) -> list[str]:
-    """Batch arithmetic: a mistake is one line here, not one per rank.
+    """Batch arithmetic: a mistake is one line here, not one per rank; it names the run that has the numbers.
 
     Lines of a dry run: about idle ranks, and those that the banner of the run will have.
     """
     named = config.training.micro_batch_size
-    config, saved = _as_resumed(config, fresh_start=fresh_start)
+    saved = resumed.sizes if resumed else None
+    config = resumed.kept(config) if resumed else config
     precision = config.training.precision
     shown = [f"precision {precision}{AUTO_PRECISION[plan.device] if precision == 'auto' else ''}"]
     shown += decided(config, settings)
@@ -162,10 +149,15 @@ def check_batches(
     weights = [host.weight for host in plan.hosts for _ in range(host.num_ranks or 0)]
     device = "cpu" if plan.device == "cpu" else "cuda"
     sizes, _ = fix_batch(config, len(weights), saved, places(settings))
+    if resumed:
+        require_same(resumed.run, resumed.step, "batch size", resumed.sizes.batch_size, sizes.batch_size)
     equal_passes = config.training.zero_stage >= 2
-    batches = plan_batches(
-        sizes.batch_size, _in_use(sizes, saved), weights, device, equal_passes=equal_passes
-    )
+    try:
+        batches = plan_batches(
+            sizes.batch_size, _in_use(sizes, saved), weights, device, equal_passes=equal_passes
+        )
+    except ConfigError as error:
+        raise ConfigError(f"{resumed.run}, which continues: {error}" if resumed else str(error)) from error
     notice = idle_notice(batches, device, max(named, 0))
     return [*([notice] if notice else []), f"batch {batches}", *shown]
 
@@ -178,8 +170,12 @@ def run(args: argparse.Namespace) -> int:
     arguments, trainer = _trainer_arguments(args)
     machine = machines.look_at_this_machine(device=args.device)
     read = functools.cache(lambda preset: train.read_settings(trainer, preset))
+
+    @functools.cache
+    def resumed(preset: str) -> Resumed | None:
+        return train.read_resumed(read(preset)[0], trainer.resume, fresh_start=trainer.fresh_start)
+
     config, settings = read(train.GPU_PRESET if machine.devices else train.CPU_PRESET)
-    fresh_start = trainer.fresh_start
     if config.run.log_format == JSON:
         write_json_lines("alphazero")
     plan = resolve(
@@ -192,42 +188,40 @@ def run(args: argparse.Namespace) -> int:
         read_cluster(trainer.config),
         # --dry-run asks no name server.
         (lambda name: ()) if args.dry_run else machines.addresses_of,
-        lambda num_cores: cpu_ranks_for(num_cores, read(train.CPU_PRESET)[0], fresh_start=fresh_start),
+        lambda num_cores: cpu_ranks_for(num_cores, read(train.CPU_PRESET)[0], resumed(train.CPU_PRESET)),
         ssh,
     )
     # Slots of a hostfile are GPUs until the hosts have counted them.
-    config, settings = read(train.CPU_PRESET if plan.device == "cpu" else train.GPU_PRESET)
-    continues = plan.node_rank == 0 and train.check_resumed(config, trainer.resume, fresh_start=fresh_start)
-    settled = check_batches(plan, config, settings, fresh_start=fresh_start)
+    preset = train.CPU_PRESET if plan.device == "cpu" else train.GPU_PRESET
+    config, settings = read(preset)
+    continued = None
+    # Other hosts may have other files of that name.
+    with contextlib.nullcontext() if plan.node_rank == 0 else contextlib.suppress(CheckpointError):
+        continued = resumed(preset)
+    if continued and plan.node_rank == 0:
+        train.check_resumed(config, continued)
+    settled = check_batches(plan, config, settings, continued)
     names = list(dict.fromkeys(name for name, _ in machine.addresses))
     if not plan.is_head and plan.interface and plan.interface not in names:
         raise LaunchError(f"--interface {plan.interface}: is not here; expected one of {', '.join(names)}")
     if plan.node_rank == 0:
         require_wandb(config.run)
-    notices = [*_unread_variables(), *_commands_of_others(request, args.passed_on, plan)]
+    notices = [*train.unread_variables(os.environ), *_commands_of_others(request, args.passed_on, plan)]
     if args.dry_run:
         if plan.device == "auto" and config.preset == train.GPU_PRESET and not trainer.config:
             notices.append(f"preset {train.GPU_PRESET}, or {train.CPU_PRESET} where the hosts have no GPU")
-        for line in (*plan.notices, *notices, *settled, *(() if continues else train.chosen_lines(config))):
+        for line in (*plan.notices, *notices, *settled, *(() if continued else train.chosen_lines(config))):
             say(line)
         if not plan.is_head and plan.node_rank == 0 and not machines.port_is_free(plan.master_port):
-            say(f"port {plan.master_port} is in use here now: a start would refuse it, or take another one")
+            is_fixed = plan.port_is_chosen or (plan.num_nodes > 1 and not plan.chose_address)
+            fate = "refuse it" if is_fixed else "take another one"
+            say(f"port {plan.master_port} is in use here now: a start would {fate}")
         for line in dry_run_lines(plan, PROGRAM, arguments):
             print(line)
         return 0
     for line in notices:
         say_of_job(line)
     return _start(args, plan, arguments, trainer, config, read)
-
-
-def _unread_variables() -> list[str]:
-    """A line about each variable of the environment that has no effect on a job of this program."""
-    return [
-        f"{name}={os.environ[name]}: has no effect; --hang-timeout and --start-timeout set how long ranks "
-        "may stand still"
-        for name in UNREAD_VARIABLES
-        if name in os.environ
-    ]
 
 
 def _commands_of_others(request: LaunchRequest, passed_on: list[str], plan: LaunchPlan) -> list[str]:

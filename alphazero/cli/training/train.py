@@ -11,12 +11,15 @@ import re
 import socket
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
-from alphazero.base.errors import AlphaZeroError, ConfigError, DataError, LaunchError
+from alphazero.base.errors import AlphaZeroError, CheckpointError, ConfigError, DataError, LaunchError
 from alphazero.base.files import given_path, refuse_positions
 from alphazero.base.log import JSON, TEXT, program_line, write_json_lines
 from alphazero.base.section import add_flags
+from alphazero.base.text import quoted
 from alphazero.cli.command_table import build_parser, run_command
 from alphazero.cli.flags import add_config_flag, add_device_flag, add_number
 from alphazero.games.outside.names import is_outside
@@ -33,6 +36,7 @@ from alphazero.run.checkpoint_files import STATE, read_json
 from alphazero.run.directory import RESTART_VARIABLE, RunDirectory, choose_run_directory
 from alphazero.run.find import check_spelling, find_resumed
 from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
+from alphazero.settings.accelerate import CONFIG_FILE, accelerate_settings
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, read_deepspeed_settings
 from alphazero.settings.flags import Parser, whole
 from alphazero.settings.load import SECTIONS, Config, load_config, shipped_deepspeed_config
@@ -40,8 +44,10 @@ from alphazero.settings.outside.chosen import OUTSIDE_PRESET, line_of, with_chos
 from alphazero.settings.scope import changed_settings, kept_settings, require_same_run
 from alphazero.show.console import Console
 from alphazero.show.weights_and_biases import require_wandb
+from alphazero.training.ranks.batch import BatchSizes
 
 MOST_RANKS = 2**20
+UNREAD_VARIABLES = ("NCCL_TIMEOUT", "DEEPSPEED_TIMEOUT")
 WORLD_SIZE_FLAGS = ("--world-size", "--gpus", "--num-gpus")
 MEETING_LIMIT_S = 1800.0  # as --start-timeout of the launcher
 GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"
@@ -142,6 +148,7 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
         if flags.get("precision", "auto") != "auto":
             raise ConfigError(f"--mixed-precision is --precision auto: contradicts {flags['precision']}")
         flags["precision"] = "auto"
+    flags |= accelerate_settings(os.environ, flags)
     if args.resume and args.fresh_start:
         raise ConfigError("--resume contradicts --fresh-start")
     check_spelling(args.resume)
@@ -151,10 +158,10 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
     config = load_config(args.config or default_preset, flags, settings, is_named=bool(args.config))
     given = [(path, "--data") for path in config.data.data]
     for path, flag in (*given, *((path, "--validation-data") for path in config.data.validation_data)):
-        if not given_path(path, flag).exists():
-            raise DataError(
-                f"{path}: no such file or directory; expected a game store, PGN file or directory"
-            )
+        place = given_path(path, flag)
+        if not place.is_file() and not place.is_dir():
+            fault = "is no regular file" if place.exists() else "no such file or directory"
+            raise DataError(f"{path}: {fault}; expected a game store, PGN file or directory")
         refuse_positions(Path(path))
     # A preset that the user named stands. A launcher without the core leaves the choice to the ranks.
     is_open = is_outside(config.network.game) and (not args.config or config.set_by_file)
@@ -170,22 +177,54 @@ def chosen_lines(config: Config) -> tuple[str, ...]:
     return tuple(filter(None, [line_of(config, measure(config.network.game))]))
 
 
-def check_resumed(config: Config, resume: str, *, fresh_start: bool) -> bool:
-    """Whether there is a checkpoint to continue from. Raises CheckpointError where it is of another run.
+@dataclass(frozen=True)
+class Resumed:
+    """What a launcher reads of the checkpoint of step `step` that a start continues in `run`."""
 
-    This needs no torch. The batch is left to those who know the number of ranks, and what is damaged to those
-    who read it all.
+    run: Path
+    step: int
+    config: dict[str, Any]
+    sizes: BatchSizes
+
+    def kept(self, config: Config) -> Config:
+        """The settings to continue with (see kept_settings)."""
+        return kept_settings(self.config, self.sizes.micro_batch_size, config).config
+
+
+def read_resumed(config: Config, resume: str, *, fresh_start: bool) -> Resumed | None:
+    """The checkpoint to continue from; None where there is none. Needs no torch.
+
+    What is damaged is left to those who read it all.
     """
     run = run_directory(config)
     if fresh_start or not (path := find_resumed(run.checkpoints, resume, lambda _: None, hash_files=False)):
-        return False
+        return None
     state = read_json(path / STATE)
-    saved, step, in_use = state.get("config"), state.get("step"), state.get("micro_batch_size")
-    if isinstance(saved, dict) and isinstance(step, int) and isinstance(in_use, int):
-        changes = changed_settings(saved, kept_settings(saved, in_use, config).config)
-        others = [change for change in changes if change.name != "batch_size"]
-        require_same_run(run.path, step, others)
-    return True
+    saved, numbers = (
+        state.get("config"),
+        [state.get(name) for name in ("step", "batch_size", "micro_batch_size")],
+    )
+    if not isinstance(saved, dict) or not all(type(number) is int for number in numbers):
+        raise CheckpointError(f"{path / STATE}: {quoted(numbers)}: expected the state of a run")
+    step, *sizes = cast(list[int], numbers)
+    return Resumed(run.path, step, saved, BatchSizes(*sizes))
+
+
+def check_resumed(config: Config, resumed: Resumed) -> None:
+    """Raise CheckpointError where it is of another run; the batch is left to those who count the ranks."""
+    changes = changed_settings(resumed.config, resumed.kept(config))
+    others = [change for change in changes if change.name != "batch_size"]
+    require_same_run(resumed.run, resumed.step, others)
+
+
+def unread_variables(environment: Mapping[str, str]) -> list[str]:
+    """A line about each variable of the environment that has no effect on a job of this program."""
+    return [
+        f"{name}={environment[name]}: has no effect; --hang-timeout and --start-timeout of the launcher set "
+        "how long ranks may stand still"
+        for name in UNREAD_VARIABLES
+        if name in environment
+    ]
 
 
 def run_directory(config: Config, *, fresh_start: bool = False, reserve: bool = False) -> RunDirectory:
@@ -195,13 +234,13 @@ def run_directory(config: Config, *, fresh_start: bool = False, reserve: bool = 
 
 
 def deepspeed_config_file(args: argparse.Namespace) -> str:
-    """The file that the command line names, by either of two flags; "" where it names none."""
+    """The file that the command line names, by either of two flags, or accelerate; "" where none is named."""
     if args.deepspeed and args.deepspeed_config and args.deepspeed != args.deepspeed_config:
         raise ConfigError(
             f"--deepspeed {args.deepspeed}: contradicts --deepspeed-config {args.deepspeed_config}; "
             "expected one of them"
         )
-    return str(args.deepspeed_config or args.deepspeed)
+    return str(args.deepspeed_config or args.deepspeed or os.environ.get(CONFIG_FILE, ""))
 
 
 def _launch_here(world_size: int) -> int:
@@ -230,12 +269,15 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         os.environ.update(lone_process_environment())
     else:
         os.environ.update(_given_by_environment(args, os.environ))
-    on_cpu = args.device == "cpu" or not device_files_present()
     try:
+        args.device = accelerate_settings(os.environ, vars(args)).get("device", args.device)
+        on_cpu = args.device == "cpu" or not device_files_present()
         config, settings = read_settings(args, CPU_PRESET if on_cpu else GPU_PRESET)
-        continues = False
+        resumed = None
         if os.environ["RANK"] == "0" or task is not None:  # other hosts may have other files of that name
-            continues = check_resumed(config, args.resume, fresh_start=args.fresh_start)
+            resumed = read_resumed(config, args.resume, fresh_start=args.fresh_start)
+        if resumed:
+            check_resumed(config, resumed)
     except AlphaZeroError as error:
         error.found_by_all_ranks = True
         raise
@@ -266,8 +308,9 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         command=_command(task),
         is_launched=COMMAND_VARIABLE in os.environ,
         notices=(
+            *([] if COMMAND_VARIABLE in os.environ else unread_variables(os.environ)),
             *(NO_GPU_NOTICES if on_cpu and not args.config and config.preset == CPU_PRESET else ()),
-            *(() if continues else chosen_lines(config)),
+            *(() if resumed else chosen_lines(config)),
         ),
     )
     return train(config, settings, runtime, request)

@@ -38,7 +38,7 @@ class Source:
     """A file, or all of a directory that are read as one, as found: their whole size and newest change.
 
     path: as the user named it, or below that. name: the same on any machine, and UTF-8, as it goes into the
-    store.
+    store. is_named: by the user, so that the import ends where it cannot be read.
     """
 
     path: Path
@@ -46,6 +46,7 @@ class Source:
     size_bytes: int
     mtime_ns: int
     files: tuple[Path, ...]
+    is_named: bool = True
 
 
 def ignore(line: str) -> None:
@@ -67,8 +68,8 @@ def find_sources(arguments: Sequence[Path], kind: Kind, say: Callable[[str], Non
     """The sources behind paths: files as given, directories searched for the kind's names and sorted.
 
     A source is named by its place below the directory given, or by its last part; where two would be named
-    alike, by their paths as given. What is below a directory and no file (a pipe, a device) is passed over,
-    with a line to `say`. Raises DataError for what cannot be read or is named twice.
+    alike, by their paths as given. What is below a directory and cannot be opened, or is no file (a pipe, a
+    device), is passed over, with a line to `say`. Raises DataError for what cannot be read or is named twice.
     """
     found: list[tuple[Path, str, list[Path]]] = []
     for argument in arguments:
@@ -104,6 +105,7 @@ def find_sources(arguments: Sequence[Path], kind: Kind, say: Callable[[str], Non
                 sum(status.st_size for status in statuses),
                 max(status.st_mtime_ns for status in statuses),
                 tuple(files),
+                path in arguments,
             )
         )
     return sources
@@ -128,7 +130,7 @@ def _files_below(directory: Path, kind: Kind, say: Callable[[str], None]) -> lis
         try:
             open_file(path, kind.what).close()
             files.append(path)
-        except NoFileError as error:
+        except DataError as error:
             say(f"passed over: {error}")
     return files
 

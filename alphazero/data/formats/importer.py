@@ -28,7 +28,7 @@ from alphazero.data.formats.lc0 import LC0, Lc0Chunk
 from alphazero.data.formats.lc0_files import is_lc0
 from alphazero.data.formats.parallel import Format, SourceEnd, parse_in_order
 from alphazero.data.formats.pgn import PGN
-from alphazero.data.formats.quarantine import MOST_LINES, Quarantine
+from alphazero.data.formats.quarantine import MOST_LINES, UNREADABLE, Quarantine
 from alphazero.data.formats.working_directory import WorkingDirectory
 from alphazero.data.store.game_filters import filter_texts, first_to_remove, judged
 from alphazero.data.store.rescoring import Rescoring
@@ -41,7 +41,7 @@ G = TypeVar("G", bound=_core.PgnGames | Lc0Chunk)
 
 ALL_GAMES = GameFilters()
 # Of what the parsers make of files: with another number, as with other columns, cached stores are made again.
-VERSION = 2
+VERSION = 3
 
 MEGABYTE = 1_000_000
 _ROWS_AT_ONCE = 1 << 16  # their columns of repeated words are whole in memory
@@ -132,7 +132,7 @@ def import_games(
                 say(f"{work.path}: removed what an interrupted import left; reading all files again")
             try:
                 run = _Import(
-                    kind, found, work.store, filters, rescoring, shard_limits, most_quarantine_lines
+                    kind, found, work.store, filters, rescoring, shard_limits, most_quarantine_lines, say
                 )
                 manifest = run.run(store, workers, chunk_bytes, progress or Work("import"), beat)
             finally:
@@ -201,6 +201,7 @@ class _Counts:
     imported: int = 0
     plies: int = 0
     contradictions: int = 0
+    skipped: int = 0
     quarantined: Counter[str] = field(default_factory=Counter)
     filtered: Counter[str] = field(default_factory=Counter)  # by filter
     rescored: Counter[str] = field(default_factory=Counter)  # by results before and after
@@ -218,7 +219,9 @@ class _Import(Generic[C, G]):
         rescoring: Rescoring | None,
         shard_limits: tuple[int, int],
         most_lines: int,
+        say: Callable[[str], None],
     ) -> None:
+        self._say = say
         self._kind = kind
         self._sources = sources
         self._filters = filters
@@ -317,9 +320,15 @@ class _Import(Generic[C, G]):
             counts.quarantined[_core.PgnFault(fault).name.lower()] += number
         counts.games += games.games_read
         counts.lines += games.lines
+        counts.skipped += games.skipped
 
     def _end_source(self, end: SourceEnd) -> None:
         source, counts = self._sources[len(self._finished)], self._counts
+        if end.fault:
+            self._say(f"{source.path}: {end.fault} ({counted(counts.games, 'game')} of it read before)")
+            self._quarantine.add_rest(source.name, counts.games, counts.lines, end.fault)
+            counts.quarantined[UNREADABLE] += 1
+            counts.games += 1
         entry = SourceEntry(
             name=source.name,
             size_bytes=source.size_bytes,
@@ -331,6 +340,7 @@ class _Import(Generic[C, G]):
             contradictions=counts.contradictions,
             filtered=dict(counts.filtered),
             rescored=dict(sorted(counts.rescored.items())),
+            skipped=counts.skipped,
         )
         self._finished.append(entry)
         self._games_finished += entry.games

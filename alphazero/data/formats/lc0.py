@@ -20,7 +20,7 @@ from alphazero.base.errors import DataError
 from alphazero.base.text import counted, printable, quoted
 from alphazero.data.formats.files import HashingFile, Source, read_to_end
 from alphazero.data.formats.lc0_files import (
-    ARCHIVE_SUFFIX,
+    ARCHIVES,
     GAME_SUFFIX,
     KIND,
     LARGEST_GAME_BYTES,
@@ -55,6 +55,7 @@ class Lc0Chunk:
     fault: ClassVar[npt.NDArray[np.uint8]] = np.zeros(0, np.uint8)
     quarantined: ClassVar[tuple[_core.PgnQuarantined, ...]] = ()
     lines: ClassVar[int] = 0
+    skipped: ClassVar[int] = 0
 
     @property
     def games_read(self) -> int:
@@ -82,7 +83,7 @@ def packed_games(
             name = printable(path.relative_to(source.path))
         raw = HashingFile(path, count_bytes, KIND.what, update)
         with closing(io.BufferedReader(raw, _READ_BYTES)) as file:
-            if path.name.lower().endswith(ARCHIVE_SUFFIX):
+            if path.name.lower().endswith(ARCHIVES):
                 yield from _members(path, file, name)
             else:
                 content = file.read(min(path.stat().st_size, LARGEST_GAME_BYTES) + 1)

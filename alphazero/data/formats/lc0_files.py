@@ -1,6 +1,6 @@
 """Files of lc0's training data: found, distinguished from PGN, and their records unpacked.
 
-The data is published as uncompressed tar archives: members are read in order, nothing is extracted. Python
+The data is published as tar archives: members are read in order, nothing is extracted. Python
 reads one header at a time, and no more, because what it claims must not decide how much is read.
 """
 
@@ -24,7 +24,8 @@ from alphazero.data.formats.files import (
     unpacked,
 )
 
-ARCHIVE_SUFFIX = ".tar"
+PACKED_ARCHIVES = (".tar.gz", ".tgz")
+ARCHIVES = (".tar", *PACKED_ARCHIVES)
 GAME_SUFFIX = ".gz"
 LARGEST_GAME_BYTES = 1 << 26  # unpacked: some 8,000 positions
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -33,10 +34,10 @@ _NEWEST_VERSION = 255  # a record begins with its version as u32; no text begins
 
 def _is_meant(name: str) -> bool:
     """By a name in lower case: no PGN, no weights."""
-    return name.endswith((GAME_SUFFIX, ARCHIVE_SUFFIX)) and not name.endswith((".pgn.gz", ".pb.gz"))
+    return name.endswith((GAME_SUFFIX, *ARCHIVES)) and not name.endswith((".pgn.gz", ".pb.gz"))
 
 
-KIND = Kind("lc0 training data", "lc0 training data", f"{GAME_SUFFIX}, {ARCHIVE_SUFFIX}", _is_meant, True)
+KIND = Kind("lc0 training data", "lc0 training data", ", ".join((GAME_SUFFIX, *ARCHIVES)), _is_meant, True)
 
 
 def is_lc0(path: Path) -> bool:
@@ -44,7 +45,7 @@ def is_lc0(path: Path) -> bool:
     if path.is_dir():
         return any(_is_meant(below.name.lower()) for below in names_below(path))
     name = path.name.lower()
-    return name.endswith(ARCHIVE_SUFFIX) or (_is_meant(name) and _begins_with_version(path))
+    return name.endswith(ARCHIVES) or (_is_meant(name) and _begins_with_version(path))
 
 
 def _begins_with_version(path: Path) -> bool:
@@ -75,11 +76,29 @@ _LONGEST_NAME = 1 << 12
 _LONGEST_EXTENSION = 1 << 16  # of extended headers, which are passed over
 
 
+class _UnpackedFile(io.RawIOBase):
+    """What a gzip file holds, unpacked as it is read. Reading raises DataError."""
+
+    def __init__(self, packed: IO[bytes], name: str) -> None:
+        self._pieces = unpacked(packed, begin_gzip, name, "gzip", "an archive")
+        self._piece = memoryview(b"")  # what is left of the newest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        piece = self._piece or memoryview(next(self._pieces, b""))
+        size = min(len(piece), len(buffer))
+        buffer[:size], self._piece = piece[:size], piece[size:]
+        return size
+
+
 class ArchiveReader:
     """Members of the archive in `stream`. `name` is the archive's in messages."""
 
     def __init__(self, stream: IO[bytes], name: str) -> None:
-        self._stream = stream
+        is_packed = name.lower().endswith(PACKED_ARCHIVES)
+        self._stream = io.BufferedReader(_UnpackedFile(stream, name)) if is_packed else stream
         self._name = name
         self._offset = 0
 

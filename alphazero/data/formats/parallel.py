@@ -31,9 +31,10 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class SourceEnd:
-    """A source has been read in full; the sha256 is that of the file itself."""
+    """A source has been read; the sha256 is that of the file itself. fault: why not to its end."""
 
     sha256: str
+    fault: str = ""
 
 
 class Format(ABC, Generic[C, G]):

@@ -39,7 +39,8 @@ from alphazero.data.store.writer import (
     text_column,
 )
 
-SUFFIXES = tuple(f".pgn{packing}" for packing in ("", ".gz", ".bz2", ".zst"))
+PACKINGS = ("", ".gz", ".bz2", ".zst")
+SUFFIXES = tuple(f".pgn{packing}" for packing in PACKINGS)
 KIND = Kind("PGN games", "PGN files", ", ".join(SUFFIXES), lambda name: name.endswith(SUFFIXES))
 
 # Its library unfolds all that it is given. A block of up to 128 KiB takes 4 bytes at least (RFC 8878, section
@@ -130,11 +131,18 @@ class _ZstdFrame:
 def text_lines(path: Path, what: str) -> Iterator[str]:
     """The lines of a text file, plain or packed, without their ends; bytes that are no UTF-8 become U+FFFD.
 
-    what: is in it, for errors. Raises DataError, also for a line of over a MiB.
+    what: is in it, for errors. Raises DataError, also for binary data, a line of over a MiB, a text of over a
+    GiB.
     """
     source, rest, is_first = Source(path, printable(path.name), 0, 0, (path,)), b"", True
+    size = 0
     with closing(SourceReader(source, lambda count: None, what)) as reader:
         for block in chain(reader.blocks(READ_BYTES), (b"\n",)):
+            size += len(block)
+            if size > MOST_TEXT_BYTES:
+                raise DataError(f"{path}: over {MOST_TEXT_BYTES:,} bytes; expected {what}")
+            if b"\0" in block:
+                raise DataError(f"{path}: binary data; expected {what} as text")
             *lines, rest = (rest + block).split(b"\n")
             if len(rest) > READ_BYTES:
                 raise DataError(f"{path}: a line of over {READ_BYTES:,} bytes; expected {what}")
@@ -143,6 +151,7 @@ def text_lines(path: Path, what: str) -> Iterator[str]:
                 is_first = False
 
 
+MOST_TEXT_BYTES = 1 << 30
 CHUNK_BYTES = 4 << 20  # text a parsing task gets
 LARGEST_GAME_BYTES = 1 << 26  # text without a second game beyond this is no PGN
 
@@ -208,8 +217,14 @@ class _Pgn(Format[bytes, _core.PgnGames]):
         self, source: Source, count_bytes: Callable[[int], None], chunk_bytes: int
     ) -> Generator[bytes | SourceEnd, None, None]:
         with closing(SourceReader(source, count_bytes)) as reader:
-            yield from cut_chunks(reader, chunk_bytes)
-            yield SourceEnd(reader.sha256())
+            fault = ""
+            try:
+                yield from cut_chunks(reader, chunk_bytes)
+            except DataError as error:
+                if source.is_named:
+                    raise
+                fault = str(error).removeprefix(f"{source.path}: ")
+            yield SourceEnd(reader.sha256(), fault)
 
     def parse(self, chunk: bytes) -> _core.PgnGames:
         return _core.parse_pgn(chunk, 0, len(chunk))

@@ -87,7 +87,8 @@ class ShardEntry:
 class SourceEntry:
     """A file that games came from.
 
-    quarantined: games that could not be imported, by kind of fault (_core.PgnFault in lower case).
+    quarantined: games that could not be imported, by kind of fault (_core.PgnFault in lower case; unreadable:
+    the rest of a damaged file). skipped: words of the imported games that are no moves.
     contradictions: imported games whose header result differs from the mate or stalemate on the board.
     filtered: games that filters left out, by filter; games = imported + quarantined + filtered.
     rescored: imported games that tablebases gave another result, by both ('1-0 -> 1/2-1/2'), and `cut`: those
@@ -104,6 +105,7 @@ class SourceEntry:
     contradictions: int
     filtered: dict[str, int] = field(default_factory=dict)
     rescored: dict[str, int] = field(default_factory=dict)
+    skipped: int = 0
 
     @property
     def num_quarantined(self) -> int:
@@ -111,8 +113,8 @@ class SourceEntry:
         return sum(self.quarantined.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; `filtered` and `rescored` only where there is something in them."""
-        optional = ("filtered", "rescored")
+        """Plain values; those with a default only where they say something."""
+        optional = ("filtered", "rescored", "skipped")
         return {name: value for name, value in asdict(self).items() if value or name not in optional}
 
 

@@ -8,28 +8,31 @@ import importlib.util
 import math
 import operator
 import sys
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from alphazero.base.errors import ConfigError, RulesError
-from alphazero.base.text import quoted
+from alphazero.base.log import program_line
+from alphazero.base.text import quoted, reason
 from alphazero.games.outside.names import DIGEST_DIGITS, ClassName
 from alphazero.games.outside.rules import (
     METHODS,
     MOST_ACTIONS,
     MOST_PLIES,
+    AnswerError,
     Explainer,
     Rules,
     answered,
+    as_floats,
     check_sizes,
-    shape_of_board,
     watched,
 )
 
 USUAL_LENGTH = 10_000  # plies, where the class does not say
+MOST_PRINTS = 20  # of a file of rules in a process
 IMPORTS_S = 240.0  # more than for an answer: libraries that a file imports may come from a slow disk
 
 
@@ -50,8 +53,9 @@ def load(name: ClassName) -> Rules:
 
 
 def _rules(path: Path, name: ClassName) -> Rules:
-    kind = _class_in(path, name)
-    start = kind(**dict(name.parameters))
+    make: Callable[..., Any] = _class_in(path, name)
+    new_start = partial(make, **dict(name.parameters))
+    start = new_start()
     missing = [
         method for method in METHODS if method != "clone" and not callable(getattr(start, method, None))
     ]
@@ -66,8 +70,9 @@ def _rules(path: Path, name: ClassName) -> Rules:
         name=name.recorded,
         place=f"{path}:{name.of}",
         start=start,
-        clone=None if callable(getattr(start, "clone", None)) else copy.deepcopy,
-        shape=_shape(start),
+        new_start=new_start,
+        clone=None if callable(getattr(start, "clone", None)) else _deep_copy,
+        observed=_shape(start),
         num_actions=_number(start, "num_distinct_actions", path, name.of, None, MOST_ACTIONS),
         max_plies=_number(start, "max_game_length", path, name.of, USUAL_LENGTH, MOST_PLIES),
     )
@@ -86,10 +91,39 @@ def run_file(path: Path, digest: str) -> ModuleType:
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # dataclasses and pickle look there
+    module.__dict__["print"] = _few_prints(path)
     answered(IMPORTS_S)
-    exec(compile(content, str(path), "exec"), module.__dict__)
+    try:
+        exec(compile(content, str(path), "exec"), module.__dict__)
+    except ModuleNotFoundError as error:
+        beside = path.parent / f"{(error.name or '').partition('.')[0]}.py"
+        if not beside.is_file() and not beside.with_suffix("").is_dir():
+            raise
+        what = f"{Explainer(str(path), str(path))(error)}: {beside.name} beside it is not imported, as only"
+        raise ConfigError(
+            f"{what} {path.name} is recorded; expected one file, or an installed package"
+        ) from None
     answered()
     return module
+
+
+def _few_prints(path: Path) -> Callable[..., None]:
+    """`print` for a file of rules: to stderr, and after MOST_PRINTS lines nowhere, so that no log grows."""
+    count = 0
+
+    def limited(*values: object, sep: str | None = " ", end: str | None = "\n", **kept: Any) -> None:  # noqa: ANN401
+        nonlocal count
+        if kept.get("file") not in (None, sys.stdout, sys.stderr):
+            print(*values, sep=sep, end=end, **kept)
+            return
+        count += 1
+        if count <= MOST_PRINTS:
+            print(*values, sep=sep, end=end, file=sys.stderr)
+        if count == MOST_PRINTS:
+            line = f"{path}: print() was called {MOST_PRINTS} times; what it prints from here on is left out"
+            print(program_line(line), file=sys.stderr)
+
+    return limited
 
 
 def _class_in(path: Path, name: ClassName) -> type[Any]:
@@ -107,20 +141,37 @@ def _class_in(path: Path, name: ClassName) -> type[Any]:
     return kind
 
 
-def _shape(start: Any) -> tuple[int, int, int]:  # noqa: ANN401
+def _shape(start: Any) -> tuple[int, ...]:  # noqa: ANN401
     """Of an observation: as the class says, else as the first one is."""
     import numpy as np
 
     said = getattr(start, "observation_tensor_shape", None)
     said = said() if callable(said) else said
-    with np.errstate(over="ignore"):  # what is infinite is refused later, with its place
-        seen = np.asarray(start.observation_tensor(start.current_player()), dtype=np.float32)
-    shape: Sequence[int] = tuple(int(length) for length in (seen.shape if said is None else said))
-    if math.prod(shape) != seen.size:
-        raise ValueError(
-            f"observation_tensor has {seen.size} numbers; expected {shape}, as observation_tensor_shape says"
+    seen = start.observation_tensor(start.current_player())
+    size = as_floats(seen).size
+    if said is None:
+        return np.shape(seen)
+    shape = tuple(int(length) for length in said)
+    if math.prod(shape) != size:
+        raise AnswerError(
+            f"observation_tensor() has {size} numbers; expected {shape}, as observation_tensor_shape says"
         )
-    return shape_of_board(shape)
+    return shape
+
+
+def _deep_copy(state: Any) -> Any:  # noqa: ANN401
+    try:
+        return copy.deepcopy(state)
+    except Exception as error:
+        for name, value in getattr(state, "__dict__", {}).items():
+            try:
+                copy.deepcopy(value)
+            except Exception:
+                raise AnswerError(
+                    f"no clone(), and copy.deepcopy fails at its attribute {name}: {reason(error)}; "
+                    "expected a method clone()"
+                ) from error
+        raise
 
 
 def _number(start: Any, key: str, path: Path, of: str, usual: int | None, most: int) -> int:  # noqa: ANN401

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import ctypes
 import math
+import operator
 import os
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.log import error_line
-from alphazero.base.text import shortened
+from alphazero.base.text import quoted, reason, shortened
 
 if TYPE_CHECKING:  # a launcher reads names without numpy
     import numpy as np
@@ -30,39 +31,51 @@ GLANCE_S = 0.5
 MOST_ACTIONS = 1 << 16  # a move has 16 bits
 MOST_NUMBERS = 1 << 20  # of an observation
 MOST_PLIES = 1_000_000
+MOST_SHOWN = 40  # moves of a line in a message
 
 
-class State(Protocol):
-    """A position as OpenSpiel has it. Players are 0, who moves first, and 1."""
+class Playable(Protocol):
+    """What play asks of a position, as OpenSpiel has it. Players are 0, who moves first, and 1."""
 
     def current_player(self) -> int: ...
     def legal_actions(self) -> Sequence[int]: ...
     def apply_action(self, action: int) -> None: ...
     def is_terminal(self) -> bool: ...
     def returns(self) -> Sequence[float]: ...
+
+
+class State(Playable, Protocol):
+    """A position of rules outside the core."""
+
     def observation_tensor(self, player: int) -> Any: ...  # noqa: ANN401 - numbers, nested or not
     def action_to_string(self, player: int, action: int) -> str: ...
     def clone(self) -> State: ...
 
 
-METHODS = tuple(name for name in vars(State) if not name.startswith("_"))
+METHODS = tuple(name for name in {**vars(Playable), **vars(State)} if not name.startswith("_"))
 
 
 @dataclass(frozen=True)
 class Rules:
-    """start: a state at the start of the game. clone: what copies a state; None: its method.
+    """new_start makes a state at the start of the game; start: one of them, which stays there.
 
-    shape: planes, height and width of an observation; one square where it is no board.
+    clone: what copies a state; None: its method. observed: the shape of an observation as the rules have it.
     place: of the rules, for messages.
     """
 
     name: str
     place: str
     start: State
+    new_start: Callable[[], State]
     clone: Callable[[State], State] | None
-    shape: tuple[int, int, int]
+    observed: tuple[int, ...]
     num_actions: int
     max_plies: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Planes, height and width of an observation; one square where it is no board."""
+        return shape_of_board(self.observed)
 
     def copy(self, state: State) -> State:
         """A separate copy of a state."""
@@ -110,12 +123,47 @@ def check_sizes(place: str, num_actions: int, shape: tuple[int, int, int], max_p
         raise ConfigError(f"{place}: games of {max_plies:,} plies; expected 1 to {MOST_PLIES:,}")
 
 
+class AnswerError(ValueError):
+    """What the rules answered, where it can be none; the message says all."""
+
+
+def actions_of(state: Playable) -> list[int]:
+    """The legal actions, ascending: rules may give them in any order and in any collection."""
+    actions = state.legal_actions()
+    try:
+        return sorted(map(operator.index, actions))
+    except TypeError:
+        raise AnswerError(f"legal_actions() is {quoted(actions)}; expected a list of whole numbers") from None
+
+
+def returns_of(state: Playable) -> tuple[float, float]:
+    """The results of a game that is over, player 0's first."""
+    returns: object = state.returns()
+    with suppress(TypeError, ValueError):
+        first, second = map(float, returns)  # type: ignore[call-overload]
+        if first in (-1.0, 0.0, 1.0) and second == -first:
+            return first, second
+    raise AnswerError(f"returns() is {quoted(returns)}; expected [1, -1], [0, 0] or [-1, 1]")
+
+
 def as_floats(tensor: object) -> npt.NDArray[np.float32]:
     """An observation as f32 [numbers], for the core."""
     import numpy as np
 
-    with np.errstate(over="ignore"):  # what is infinite is refused with its place
-        return np.ascontiguousarray(tensor, dtype=np.float32).reshape(-1)
+    if tensor is None:  # which numpy takes for a number
+        raise AnswerError("observation_tensor() is None; expected numbers")
+    try:
+        with np.errstate(over="ignore"):  # what is infinite is refused with its place
+            return np.ascontiguousarray(tensor, dtype=np.float32).reshape(-1)
+    except (TypeError, ValueError) as error:
+        raise AnswerError(f"observation_tensor() is {quoted(tensor)}; {reason(error)}") from None
+
+
+def text_of_moves(moves: Sequence[int]) -> str:
+    """'4,0,8' for messages; of a long line its length and its end."""
+    if len(moves) > MOST_SHOWN:
+        return f"{len(moves):,}, the last ones {','.join(map(str, moves[-MOST_SHOWN // 4 :]))}"
+    return ",".join(map(str, moves)) or "none"
 
 
 @dataclass(frozen=True)
@@ -139,6 +187,8 @@ class Explainer:
         frames = traceback.extract_tb(error.__traceback__)
         if isinstance(error, SyntaxError) and error.filename:
             return f"{error.filename}:{error.lineno}: {kind}: {error.msg}"
+        if isinstance(error, AnswerError):
+            return f"{self.place}: {what}"
         own = [frame for frame in frames if frame.filename == self.file]
         place = f"{self.file}:{own[-1].lineno}" if own else self.place
         return f"{place}: {kind}" + (f": {what}" if what else "")

@@ -23,7 +23,7 @@ from alphazero.base.errors import ConfigError, RulesError
 from alphazero.base.text import counted, quoted
 from alphazero.games.outside.names import class_of, is_outside, name_class, named_class, version_now
 from alphazero.games.outside.python_file import run_file
-from alphazero.games.outside.rules import Explainer, Rules, State, as_floats, watched
+from alphazero.games.outside.rules import Explainer, Rules, State, actions_of, as_floats, returns_of, watched
 
 EXACT = "exact"
 FORMS = "exact or FILE.py:NAME, a function or class in Python"
@@ -43,12 +43,6 @@ _BOUNDS = {(least, most): (least, most) for least in (-1, 0, 1) for most in (-1,
 Solve: TypeAlias = Callable[[State], int]
 
 
-def result_of(state: State) -> int:
-    """Player 0's result of a game that is over."""
-    value = float(state.returns()[0])
-    return (value > 0) - (value < 0)
-
-
 def position_key(state: State) -> bytes:
     """128 bits of all that the rules show of a position whose game is not over.
 
@@ -56,7 +50,7 @@ def position_key(state: State) -> bytes:
     equal each other in these count as one, whatever moves led there.
     """
     player = int(state.current_player())
-    shown = repr((player, [int(action) for action in state.legal_actions()], str(state))).encode()
+    shown = repr((player, actions_of(state), str(state))).encode()
     seen = as_floats(state.observation_tensor(player)).tobytes()
     return hashlib.blake2b(shown + b"\0" + seen, digest_size=16).digest()
 
@@ -91,7 +85,7 @@ class ExactSearch:
     def _search(self, state: State, low: int, high: int) -> int:
         """The value where it lies between low and high, else a bound on its side of them."""
         if state.is_terminal():
-            return result_of(state)
+            return int(returns_of(state)[0])
         key = position_key(state)
         if len(self._bounds) < WATCHED or key[0] == 0:
             self._watch(key, state)
@@ -117,7 +111,7 @@ class ExactSearch:
         player = int(state.current_player())
         sign = 1 if player == 0 else -1
         best = -sign
-        legal = [int(action) for action in state.legal_actions()]
+        legal = actions_of(state)
         for action in sorted(legal, key=lambda one: -self._cutoffs[player, one]):
             after = self._copy(state)
             after.apply_action(action)
@@ -136,10 +130,10 @@ class ExactSearch:
     def _watch(self, key: bytes, state: State) -> None:
         """A position that comes by other moves must have the same ones after it."""
         after = []
-        for action in state.legal_actions():
+        for action in actions_of(state):
             one = self._copy(state)
             one.apply_action(action)
-            after.append(bytes([1 + result_of(one)]) if one.is_terminal() else position_key(one))
+            after.append(bytes([1 + int(returns_of(one)[0])]) if one.is_terminal() else position_key(one))
         found = hashlib.blake2b(b"".join(after), digest_size=16).digest()
         if self._after.setdefault(key, found) != found:
             raise self._refused("moves have other results in positions that look the same")

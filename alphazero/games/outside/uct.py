@@ -7,21 +7,12 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
+
+from alphazero.games.outside.rules import Playable, returns_of
 
 C = 2.0  # of results from -1 to 1; open_spiel/python/examples/mcts.py has the same
-
-
-class Playable(Protocol):
-    """What a search with playouts asks of a state."""
-
-    def current_player(self) -> int: ...
-    def legal_actions(self) -> Sequence[int]: ...
-    def apply_action(self, action: int) -> None: ...
-    def is_terminal(self) -> bool: ...
-    def returns(self) -> Sequence[float]: ...
-
 
 T = TypeVar("T", bound=Playable)
 
@@ -58,7 +49,7 @@ def _simulate(root: _Node, state: Playable, most_plies: int, draw: random.Random
     node, path = root, [root]
     while not state.is_terminal():
         if node.untried is None:
-            node.untried = [int(action) for action in state.legal_actions()]
+            node.untried = list(map(int, state.legal_actions()))
             draw.shuffle(node.untried)
         is_new = bool(node.untried)
         if is_new:
@@ -76,16 +67,16 @@ def _simulate(root: _Node, state: Playable, most_plies: int, draw: random.Random
         if is_new:
             _play_out(state, most_plies, draw)
             break
-    returns = state.returns() if state.is_terminal() else (0.0, 0.0)
+    returns = returns_of(state) if state.is_terminal() else (0.0, 0.0)
     root.visits += 1
     for node in path[1:]:
         node.visits += 1
-        node.total += float(returns[node.player])
+        node.total += returns[node.player]
 
 
 def _play_out(state: Playable, most_plies: int, draw: random.Random) -> None:
     for _ in range(most_plies):
         if state.is_terminal():
             return
-        legal = state.legal_actions()
+        legal = list(state.legal_actions())
         state.apply_action(int(legal[int(draw.random() * len(legal))]))

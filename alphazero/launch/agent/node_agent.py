@@ -95,7 +95,7 @@ class NodeAgent:
         self._inbox = inbox
         self._selector = selectors.DefaultSelector()
         self._outputs = RankOutputs(self._num_ranks)
-        self._failure_file = self._outputs.directory / "failure.json"
+        self._account_file = self._outputs.directory / "account.json"
         run = Path(plan.run_directory)
         self._logs = run / "logs"
         self._ranks: dict[int | None, OutputStream] = {}
@@ -134,7 +134,7 @@ class NodeAgent:
         environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, (str(CHECKOUT), *paths))))
         environment[JOB_VARIABLE] = self._plan.token
         environment[OUTPUT_VARIABLE] = str(self._outputs.directory)
-        environment[FAILURE_VARIABLE] = str(self._failure_file)
+        environment[FAILURE_VARIABLE] = str(self._account_file)
         process = subprocess.Popen(
             self._command.argv,
             env=environment,
@@ -220,7 +220,7 @@ class NodeAgent:
         """The account of this host when all is over."""
         while self._read(0.0):
             pass
-        failure, now = read_record(Failure, self._failure_file), time.monotonic()
+        failure, now = read_record(Failure, self._account_file), time.monotonic()
         # That of the first of the ranks, under a launcher that does not report it (DeepSpeed's).
         ranks = range(self._num_ranks)
         accounts = filter(None, (read_failure(self._outputs.directory, local_rank) for local_rank in ranks))

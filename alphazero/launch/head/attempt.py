@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import selectors
-import signal
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from alphazero.base.log import FIRST_SILENCE_S, FORMAT_VARIABLE, JSON, Say, Work, in_json, stamped
-from alphazero.base.text import counted, exit_text, last_line
+from alphazero.base.text import counted, exit_text, last_line, signal_name
 from alphazero.launch.agent import protocol
 from alphazero.launch.agent.processes import SignalInbox
 from alphazero.launch.agent.protocol import Beat, Ended, Message, Output
 from alphazero.launch.blame import HANG, Failure
-from alphazero.launch.head.dry_run import show
+from alphazero.launch.head.lines import show
 from alphazero.launch.head.remote import AgentLink, explain_ssh
 from alphazero.launch.plan.launch_plan import LaunchPlan
 from alphazero.run.rank_watch import Hang, RankState, find_hang
@@ -41,7 +40,7 @@ class StartOutcome:
     failure: the first one. lost: hosts that could no longer be reached. advanced: some rank finished a step.
     saved: there is a newer checkpoint than before. begun: some rank opened its run. newest_checkpoint: the
     step of the newest one, -1 for none. asked: the signals by which a batch system asked agents for the end
-    of the job. stopped: that to a rank for which all ended early, if any.
+    of the job. stopped: that to a rank for which all ended early, 0 for none.
     """
 
     failure: Failure | None = None
@@ -50,23 +49,23 @@ class StartOutcome:
     saved: bool = False
     begun: bool = False
     newest_checkpoint: int = -1
-    asked: list[signal.Signals] = field(default_factory=list)
-    stopped: signal.Signals | None = None
+    asked: list[int] = field(default_factory=list)
+    stopped: int = 0
 
 
 @dataclass(eq=False)
 class Attempt:
     """Starts the agents of a plan and watches over them.
 
-    take_output: gets what the job prints, in the place of the terminal. shows_start: print now and then how
-    long the ranks have been starting, until the first of them prints something; then, where rank 0 is on
-    another host, how far they are.
+    take_output: gets what the job prints, and on which host, in the place of the terminal. shows_start: print
+    now and then how long the ranks have been starting, until the first of them prints something; then, where
+    rank 0 is on another host, how far they are.
     """
 
     plan: LaunchPlan
     inbox: SignalInbox
     say: Say
-    take_output: Callable[[Output], None] | None = None
+    take_output: Callable[[str, Output], None] | None = None
     shows_start: bool = False
 
     def __post_init__(self) -> None:
@@ -156,7 +155,7 @@ class Attempt:
             if self._has_rank_0 and (message.rank is not None or not self.plan.is_by_hand):
                 self._starting = None
             if self.take_output is not None:
-                self.take_output(message)
+                self.take_output(link.remote.name, message)
             else:
                 self._show(link, message)
         elif isinstance(message, Beat):
@@ -195,7 +194,7 @@ class Attempt:
         if ended.asked:
             self._host_was_asked(link, ended)
         if ended.stopped:
-            self._outcome.stopped = signal.Signals(ended.stopped)
+            self._outcome.stopped = ended.stopped
         if ended.num_left:
             left = counted(ended.num_left, "process", "processes")
             self.say(f"{link.remote.name}: ended {left} that outlived the launcher")
@@ -208,11 +207,11 @@ class Attempt:
 
     def _host_was_asked(self, link: AgentLink, ended: Ended) -> None:
         """A signal came to the agent: SLURM means the whole job, another machine itself, as it shuts down."""
-        number, remote = signal.Signals(ended.asked), link.remote
+        number, remote = ended.asked, link.remote
         if remote.by_srun:
             self._outcome.asked.append(number)
             return
-        fate = f"was asked to end by {number.name}"
+        fate = f"was asked to end by {signal_name(number)}"
         at = time.monotonic() - ended.seconds_ago
         self._failures.append(Failure(remote.name, None, fate, log=ended.log, status=128 + number, at=at))
 
@@ -228,7 +227,7 @@ class Attempt:
             if descriptor in self._selector.get_map():
                 link.read(descriptor, lambda message: None)
         if link.remote.target and status == 255:
-            fate = f"is lost: {explain_ssh(link.errors)}"
+            fate = f"is lost: {explain_ssh(link.errors, has_answered=link.has_answered)}"
         elif status < 0:
             fate = f"is lost: its node agent {exit_text(status)}"
         elif last := last_line(link.errors):

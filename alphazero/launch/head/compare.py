@@ -14,6 +14,7 @@ from alphazero.games.outside.names import DIGEST_DIGITS, OPENSPIEL
 from alphazero.launch.head import probe as probes
 from alphazero.launch.head.probe import HostFault, Probe, Question
 from alphazero.launch.head.remote import (
+    FORBIDDEN,
     NO_CHECKOUT,
     NO_INTERPRETER,
     SSH_FAILED,
@@ -86,6 +87,8 @@ def explain(answer: Answer, timeout_s: float) -> str:
         return f"no checkout at {CHECKOUT}; expected the same path as on the head"
     if answer.status == NO_INTERPRETER:
         return f"no interpreter {sys.executable}; expected the same environment as on the head"
+    if answer.status == FORBIDDEN:
+        return f"may not run {sys.executable}; expected the permission to, and to what its link leads to"
     if answer.status == SSH_FAILED and answer.remote.target:
         return explain_ssh(answer.errors)
     last = last_line(answer.errors) or "no output"
@@ -104,6 +107,7 @@ def compare(examined: Sequence[Examined], question: Question) -> tuple[Examined,
             yield from _address_faults(one.probe, question)
             if len(examined) > 1:
                 yield from _faults_beside(one, one.probe, answers)
+                yield from _master_elsewhere(one.probe, examined[0], question)
 
     return tuple(replace(one, faults=tuple(faults_of(one))) for one in examined)
 
@@ -169,6 +173,16 @@ def _address_faults(probe: Probe, question: Question) -> Iterator[HostFault]:
     if question.interface and question.interface not in interfaces:
         known = ", ".join(interfaces)
         yield HostFault(f"no network interface {question.interface}; expected one of {known}")
+
+
+def _master_elsewhere(probe: Probe, first: Examined, question: Question) -> Iterator[HostFault]:
+    """The master listens at the address by which it knows itself: the others must mean the same."""
+    own = first.probe.master_addresses if first.probe and question.is_master else ()
+    if own and probe.master_addresses and not set(own) & set(probe.master_addresses):
+        yield HostFault(
+            f"master address {question.master_addr} is {probe.master_addresses[0]} there, {own[0]} on "
+            f"{first.name}; expected the same (/etc/hosts), or --master-addr with the address to use"
+        )
 
 
 def _faults_beside(one: Examined, probe: Probe, answers: list[tuple[str, Probe]]) -> Iterator[HostFault]:

@@ -18,6 +18,7 @@ LOG_DIRECTORY = "preflight"  # of the run directory: its logs are not the job's
 # Stages of the preflight have separate limits, which name who is behind; this one is for all of it.
 LIMITS = Limits(start_s=240.0)
 FAILED = 2
+LAUNCHER_SAYS = "alphazero: "
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,12 @@ def program(plan: LaunchPlan, files: Sequence[str]) -> tuple[str, ...]:
 
 def _hosts_by_rank(plan: LaunchPlan) -> list[str]:
     return [host.remote.name for host in plan.hosts for _ in range(host.num_ranks or 0)]
+
+
+def own_lines(output: Output) -> list[str]:
+    """What our launcher on a host says in its output, without its name."""
+    lines = output.text.splitlines()
+    return [line.removeprefix(LAUNCHER_SAYS) for line in lines if line.startswith(LAUNCHER_SAYS)]
 
 
 def find_report(outputs: Iterable[Output]) -> PreflightReport | None:

@@ -7,7 +7,6 @@ torch is not imported: its version is read from its metadata, so that a probe ta
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.util
 import os
 import platform
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from alphazero.base.errors import AlphaZeroError
-from alphazero.base.files import nearest_existing
+from alphazero.base.files import nearest_existing, sha256_of
 from alphazero.base.records import from_json, to_json
 from alphazero.games.outside.names import OPENSPIEL
 from alphazero.launch.head.sync_data import data_digest
@@ -162,7 +161,7 @@ def version_of_rules(rules: str) -> tuple[str, str]:
             found = UNKNOWN
         return ("", NOT_INSTALLED) if found == NOT_INSTALLED else (found, "")
     try:
-        return hashlib.sha256(Path(rules).read_bytes()).hexdigest(), ""
+        return sha256_of(Path(rules)), ""
     except OSError as error:
         return "", (error.strerror or type(error).__name__).lower()
 

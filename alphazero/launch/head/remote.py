@@ -81,10 +81,11 @@ MOST_OUTPUT_BYTES = 16 << 20
 # Runs on the host: $1 checkout, $2 interpreter, the rest its arguments. A constant: what comes from a user
 # is quoted arguments only. The interpreter is checked after the checkout, it may lie within.
 REMOTE_SCRIPT = (
-    '[ -f "$1/alphazero/__init__.py" ] || exit 91; [ -x "$2" ] || exit 92; '
+    '[ -f "$1/alphazero/__init__.py" ] || exit 91; [ -e "$2" ] || [ -L "$2" ] || exit 92; '
+    '[ -x "$2" ] && [ -r "$2" ] || exit 93; '
     'PYTHONPATH="$1${PYTHONPATH:+:$PYTHONPATH}"; export PYTHONPATH; shift; exec "$@"'
 )
-NO_CHECKOUT, NO_INTERPRETER, SSH_FAILED = 91, 92, 255
+NO_CHECKOUT, NO_INTERPRETER, FORBIDDEN, SSH_FAILED = 91, 92, 93, 255
 
 
 @dataclass(frozen=True)
@@ -178,12 +179,18 @@ SSH_FAULTS = (
 )
 
 
-def explain_ssh(errors: str) -> str:
-    """One phrase for the output of an ssh that failed: what is the matter, and what was expected."""
+def explain_ssh(errors: str, *, has_answered: bool = False) -> str:
+    """One phrase for the output of an ssh that failed: what is the matter, and what was expected.
+
+    has_answered: what ran there has spoken before. ssh ends in the same way where that is killed by a signal,
+    but says nothing then.
+    """
     for pattern, matter, wanted in SSH_FAULTS:
         if re.search(pattern, errors):
             return f"{matter}; expected {wanted} (ssh: {last_line(errors)})"
-    return f"ssh failed: {last_line(errors) or 'no output'}; expected a login without questions"
+    if has_answered or not errors.strip():
+        return "its program there was killed by a signal; expected one that nobody ends (see dmesg there)"
+    return f"ssh failed: {last_line(errors)}; expected a login without questions"
 
 
 class AgentLink:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 import time
 import uuid
@@ -14,13 +13,13 @@ from pathlib import Path
 
 from alphazero.base.errors import LaunchError, PortInUseError
 from alphazero.base.log import Say
-from alphazero.base.text import counted
+from alphazero.base.text import counted, signal_name
 from alphazero.launch.agent.processes import SignalInbox
 from alphazero.launch.agent.protocol import Output
 from alphazero.launch.head import preflight_verdict
 from alphazero.launch.head.attempt import Attempt, StartOutcome
 from alphazero.launch.head.compare import Examined, examine, job_device, table
-from alphazero.launch.head.dry_run import banner
+from alphazero.launch.head.lines import banner
 from alphazero.launch.head.preflight_verdict import PreflightVerdict
 from alphazero.launch.head.probe import Question, version_of_rules
 from alphazero.launch.head.sync_data import data_digest, send
@@ -37,7 +36,19 @@ LONGEST_DELAY_S = 60.0
 MOST_PORT_CHANGES = 5  # ports are taken as fast as they are chosen: better to report it
 MISTAKE = 2  # the exit status of an AlphaZeroError: starting again does not mend it
 # What ranks on other hosts get of the head's environment; all else there is that host's own.
-PASSED_ON = ("NCCL_", "GLOO_", "TORCH_", "OMP_", "MKL_", "DS_", "WANDB_", "PYTORCH_", "CUBLAS_", "ALPHAZERO_")
+PASSED_ON = (
+    "NCCL_",
+    "GLOO_",
+    "TORCH_",
+    "OMP_",
+    "MKL_",
+    "DS_",
+    "WANDB_",
+    "PYTORCH_",
+    "CUBLAS_",
+    "ALPHAZERO_",
+    "ACCELERATE_",
+)
 
 
 @dataclass(frozen=True)
@@ -81,7 +92,7 @@ class Supervisor:
         self._job = job
         self._say = say
         self._inbox = SignalInbox()
-        self._asked: list[signal.Signals] = []  # what agents got, of a batch system
+        self._asked: list[int] = []  # what agents got, of a batch system
         self._run: ChosenRun | None = None
         self._idle_starts = 0  # in a row that finished no step
         self._checked: frozenset[str] = frozenset()  # the hosts that have passed the preflight
@@ -97,7 +108,7 @@ class Supervisor:
             while True:
                 ready = self._prepare_checked(is_restart=num_restarts > 0)
                 if self._signals:
-                    return 128 + int(self._signals[0])
+                    return 128 + self._signals[0]
                 if isinstance(ready, int):
                     status = ready
                     self._vain += 1
@@ -117,27 +128,27 @@ class Supervisor:
                     return status
                 num_restarts += 1
                 if not self._wait(num_restarts):
-                    return 128 + int(self._signals[0])
+                    return 128 + self._signals[0]
 
     @property
-    def _signals(self) -> list[signal.Signals]:
+    def _signals(self) -> list[int]:
         """The requests to stop, those to this process first."""
-        return self._inbox.received + self._asked
+        return [*self._inbox.received, *self._asked]
 
     def _last_word(self, outcome: StartOutcome) -> int:
         if not self._signals:
             if not outcome.stopped:
                 return 0
             self._say("the job was stopped by a signal to another node or to one of its ranks")
-            return 128 + int(outcome.stopped)
+            return 128 + outcome.stopped
         if not self._inbox.received:
-            self._say(f"the job was ended by {self._asked[0].name} to its processes")
+            self._say(f"the job was ended by {signal_name(self._asked[0])} to its processes")
         if outcome.failure is not None:
             bad_end = f"the job did not end well: {outcome.failure.line}"
             self._say(bad_end if outcome.begun else "stopped before the ranks had begun")
             is_left = outcome.newest_checkpoint >= 0
             self._say("the newest complete checkpoint remains" if is_left else "no checkpoint was saved")
-        return 128 + int(self._signals[0])
+        return 128 + self._signals[0]
 
     def _takes_another_port(self, outcome: StartOutcome, is_restart: bool) -> bool:
         """True where the port was taken between our look at it and the start, and another one will do."""
@@ -220,7 +231,15 @@ class Supervisor:
         plan = replace(ready, launcher="torchrun", limits=limits, run_directory=directory)
         plan = self._with_commands(plan, preflight_verdict.program(plan, self._job.compared))
         outputs: list[Output] = []
-        outcome = self._attempt(plan, outputs.append)
+
+        def take(host: str, output: Output) -> None:
+            if output.rank is None and not outputs:  # nodes that wait for each other say why
+                for line in preflight_verdict.own_lines(output):
+                    self._say(f"preflight: {host}: {line}")
+            elif output.rank is not None:
+                outputs.append(output)
+
+        outcome = self._attempt(plan, take)
         if self._takes_another_port(outcome, is_restart):
             return None
         return preflight_verdict.judge(preflight_verdict.find_report(outputs), outcome, plan)
@@ -329,7 +348,7 @@ class Supervisor:
         self.has_saved = self.has_saved or outcome.saved
         return outcome
 
-    def _attempt(self, plan: LaunchPlan, take: Callable[[Output], None] | None = None) -> StartOutcome:
+    def _attempt(self, plan: LaunchPlan, take: Callable[[str, Output], None] | None = None) -> StartOutcome:
         """Start the agents and see their part to its end."""
         shows_start = take is None and not self._job.quiet
         outcome = Attempt(plan, self._inbox, self._say, take, shows_start).run()

@@ -120,10 +120,10 @@ def write_archive(entries: Sequence[FileEntry], stream: IO[bytes]) -> None:
 
 
 def _marked(output: str, fault: str) -> list[str]:
-    lines = [line for line in output.splitlines() if line.startswith(MARK)]
-    if not lines:
-        raise LaunchError(f"--sync-data: {fault}")
-    return [str(item) for item in json.loads(lines[-1][len(MARK) :])]
+    lines = [line.removeprefix(MARK) for line in output.splitlines() if line.startswith(MARK)]
+    with contextlib.suppress(ValueError, TypeError, RecursionError):
+        return [str(item) for item in json.loads(lines[-1] if lines else "")]
+    raise LaunchError(f"--sync-data: {fault}")
 
 
 def _last(text: str) -> str:

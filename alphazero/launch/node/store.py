@@ -16,14 +16,17 @@ from alphazero.base.errors import LaunchError, PortInUseError
 from alphazero.machine.machine import ANY_PORT, find_free_port, is_everywhere, listen_on
 
 if TYPE_CHECKING:
-    from torch._C._distributed_c10d import TCPStore
+    from torch._C._distributed_c10d import Store, TCPStore
 
 STORE_TIMEOUT = timedelta(seconds=60)
+RESTARTS_VARIABLE = "TORCHELASTIC_RESTART_COUNT"
+STARTED_AGAIN = "started-again"  # a scheme of torch's rendezvous
 
 
-def open_store(environment: Mapping[str, str], rank: int, timeout_s: float) -> TCPStore:
+def open_store(environment: Mapping[str, str], rank: int, timeout_s: float) -> Store:
     """The job's store: torchrun's own, or that of rank 0 (`served_store`). Waits for no rank but rank 0.
 
+    torchrun's outlives its ranks, whose addresses stand in it: ranks that it starts again have separate keys.
     Raises LaunchError where it is not served within `timeout_s`.
     """
     address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
@@ -31,12 +34,36 @@ def open_store(environment: Mapping[str, str], rank: int, timeout_s: float) -> T
     try:
         # At rank 0 it shares the server that is there: torch's lives as long as one of its stores.
         is_master = rank == 0 and not is_torchruns
-        return _store(address, port, timedelta(seconds=timeout_s), is_master=is_master)
+        store = _store(address, port, timedelta(seconds=timeout_s), is_master=is_master)
     except RuntimeError as error:
         server = "torchrun on node 0" if is_torchruns else "rank 0"
         raise LaunchError(
             f"rank {rank}: {server} did not answer at {address}:{port} within {timeout_s:g} s"
         ) from error
+    if not _is_started_again(environment):
+        return store
+    from torch._C._distributed_c10d import PrefixStore
+
+    return PrefixStore(f"start {environment[RESTARTS_VARIABLE]}", store)
+
+
+def init_method(environment: Mapping[str, str]) -> str | None:
+    """How the process group finds its store: torch's own way, but in ranks that torchrun started again."""
+    if not _is_started_again(environment):
+        return None
+    import torch.distributed
+
+    def rendezvous(url: str, timeout: timedelta, **options: object) -> Iterator[tuple[Store, int, int]]:
+        rank, world_size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
+        yield open_store(environment, rank, timeout.total_seconds()), rank, world_size
+
+    distributed: Any = torch.distributed  # this function has no types
+    distributed.register_rendezvous_handler(STARTED_AGAIN, rendezvous)
+    return f"{STARTED_AGAIN}://"
+
+
+def _is_started_again(environment: Mapping[str, str]) -> bool:
+    return _launcher_serves(environment) and environment.get(RESTARTS_VARIABLE, "0") != "0"
 
 
 def serve_store(listener: socket.socket) -> TCPStore:

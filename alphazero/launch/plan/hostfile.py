@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from alphazero.base.errors import LaunchError
+from alphazero.base.files import open_regular
 
 WANTED = "expected '<host> slots=<positive int>'"
 MAX_SLOTS = 4096  # more processes than any host has devices or cores: surely a slip
@@ -59,7 +60,8 @@ def read_hostfile(path: Path) -> tuple[Host, ...]:
     Raises LaunchError for a file that cannot be read or holds no host.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        with open_regular(path) as file:
+            text = file.read().decode("utf-8")
     except UnicodeDecodeError as error:
         raise LaunchError(f"{path}: is not text (byte {error.start}); {WANTED} on each line") from error
     except OSError as error:

@@ -12,7 +12,7 @@ from alphazero.base.errors import LaunchError
 from alphazero.launch.plan.claims import Sources, agreed
 from alphazero.launch.plan.launch_plan import HEAD, LOCAL, NODE, SLURM, SLURM_TASK
 from alphazero.launch.plan.outer import SettingClaim, SlurmJob
-from alphazero.machine.machine import Machine, names_loopback
+from alphazero.machine.machine import Machine, names_link, names_loopback, outward_addresses
 
 
 def is_this_machine(address: str, machine: Machine) -> bool:
@@ -48,11 +48,13 @@ def refuse_loopback(
     found = [address for address in addresses_of(master_addr) if names_loopback(address)]
     if names_loopback(master_addr):
         what = "is the loopback"
+    elif ":" in master_addr and "%" not in master_addr and names_link(master_addr):
+        what = "is an address of one link, and does not say of which"
     elif found:
         what = f"resolves to {found[0]} on {machine.host_name}, the loopback (a line of /etc/hosts)"
     else:
         return
-    own = [address for _, address in machine.addresses if not names_loopback(address)]
+    own = outward_addresses(machine.addresses)
     here = f"; this machine has {', '.join(own)}" if own else ""
     raise LaunchError(
         f"--master-addr {master_addr}: {what}, which other machines cannot reach; "
@@ -127,7 +129,7 @@ def _own_line(sources: Sources) -> int:
         raise LaunchError("--node-rank auto: expected --hostfile beside it, which names this machine")
     machine, own = sources.machine, _own_places(sources)
     if len(own) != 1:
-        addresses = ", ".join(address for _, address in machine.addresses if not names_loopback(address))
+        addresses = ", ".join(outward_addresses(machine.addresses))
         found = "does not name" if not own else f"names {len(own)} times"
         raise LaunchError(
             f"--node-rank auto: {sources.origin} {found} this machine ({machine.host_name}, {addresses}); "

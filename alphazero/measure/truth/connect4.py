@@ -17,7 +17,7 @@ from typing import TypeVar, cast
 
 import alphazero._core as _core
 from alphazero.base.errors import DataError
-from alphazero.base.files import complete_lines, cut_unfinished_line
+from alphazero.base.files import complete_lines, cut_unfinished_line, open_regular
 from alphazero.games.core_types import Line
 from alphazero.measure.truth.positions import ExactPosition, SolvedMove, SolvedSet
 
@@ -119,7 +119,8 @@ def read_file(path: Path) -> list[SolvedSet]:
     score`.
     """
     try:
-        lines = path.read_text(encoding="ascii").splitlines()
+        with open_regular(path) as file:
+            lines = file.read().decode("ascii").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
     read = {TABLE_HEAD: _row_of_table, OUTCOMES_HEAD: _row_of_outcomes}.get("".join(lines[:1]), _row_of_pons)

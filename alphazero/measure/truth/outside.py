@@ -17,8 +17,8 @@ from alphazero.base.files import read_text, write_json
 from alphazero.base.records import from_table
 from alphazero.base.text import counted
 from alphazero.games.outside import solvers
-from alphazero.games.outside.rules import Rules, State
-from alphazero.games.outside.solvers import Solve, position_key, result_of, solver_of
+from alphazero.games.outside.rules import Rules, State, actions_of, returns_of
+from alphazero.games.outside.solvers import Solve, position_key, solver_of
 from alphazero.games.outside.use import explained, rules_of
 from alphazero.games.registry import make_line
 from alphazero.measure.truth.positions import ExactPosition
@@ -141,7 +141,7 @@ def all_positions(rules: Rules, most: int) -> list[tuple[tuple[int, ...], State]
     seen = {position_key(rules.start)}
     found: list[tuple[tuple[int, ...], State]] = [((), rules.start)]
     for moves, state in found:  # grows
-        for action in state.legal_actions():
+        for action in actions_of(state):
             after = copy(state)
             after.apply_action(action)
             if after.is_terminal() or (key := position_key(after)) in seen:
@@ -149,7 +149,7 @@ def all_positions(rules: Rules, most: int) -> list[tuple[tuple[int, ...], State]
             if len(found) == most:
                 return None
             seen.add(key)
-            found.append(((*moves, int(action)), after))
+            found.append(((*moves, action), after))
     return found
 
 
@@ -162,7 +162,7 @@ def random_positions(rules: Rules, seed: int) -> Iterator[tuple[tuple[int, ...],
         moves: list[int] = []
         state = copy(rules.start)
         while not state.is_terminal():
-            moves.append(int(draw.choice(list(state.legal_actions()))))
+            moves.append(draw.choice(actions_of(state)))
             state.apply_action(moves[-1])
         chosen = tuple(moves[: draw.randrange(len(moves))])
         state = copy(rules.start)
@@ -178,8 +178,8 @@ def random_positions(rules: Rules, seed: int) -> Iterator[tuple[tuple[int, ...],
 def values_of_moves(rules: Rules, solve: Solve, state: State) -> tuple[int, ...]:
     """Of the legal moves in ascending order, for player 0."""
     values = []
-    for action in sorted(map(int, state.legal_actions())):
+    for action in actions_of(state):
         after = rules.copy(state)
         after.apply_action(action)
-        values.append(result_of(after) if after.is_terminal() else solve(after))
+        values.append(int(returns_of(after)[0]) if after.is_terminal() else solve(after))
     return tuple(values)

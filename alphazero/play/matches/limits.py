@@ -12,7 +12,11 @@ from alphazero.base.text import quoted
 
 MOST_CLOCK_S = 1e6
 MARGIN_S = 0.1  # by which an answer may be late, by default
-EXPECTED = "[moves/]time[+increment], time in seconds or minutes:seconds, as 1+0.05, 40/60 or 3:00+2"
+UNLIMITED = "inf"
+EXPECTED = (
+    "[moves/]time[+increment], time in seconds or minutes:seconds, as 1+0.05, 40/60 or 3:00+2, or "
+    f"{UNLIMITED} for no clock"
+)
 _CONTROL = re.compile(
     r"(?:(?P<moves>\d+)/)?(?:(?P<minutes>\d+):)?(?P<seconds>\d+(?:\.\d+)?|\.\d+)(?:\+(?P<increment>\d*\.?\d+))?"
 )
@@ -27,8 +31,13 @@ class TimeControl:
     moves: int = 0
 
     @classmethod
-    def parse(cls, text: str, place: str) -> TimeControl:
-        """As `1+0.05`, `40/60` or `3:00+2`. Raises ConfigError; place: the flag or key, for its message."""
+    def parse(cls, text: str, place: str) -> TimeControl | None:
+        """As `1+0.05`, `40/60` or `3:00+2`; `inf`: no clock, as fastchess has it.
+
+        Raises ConfigError; place: the flag or key, for its message.
+        """
+        if text == UNLIMITED:
+            return None
         found = _CONTROL.fullmatch(text)
         if found is None:
             raise ConfigError(f"{place} {quoted(text)}: expected {EXPECTED}")

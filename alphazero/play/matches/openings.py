@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,26 +66,22 @@ def in_order(openings: Sequence[Opening], count: int, shuffled: bool, seed: int)
 
 BALANCED = Path(__file__).resolve().parents[2] / "assets" / "openings" / "balanced.epd"
 NUM_FEN_FIELDS = 6
-MOST_BOOK_BYTES = 1 << 30
+WHAT = "EPD lines, or PGN games in a file named *.pgn, plain or packed (.gz, .bz2, .zst)"
 
 
 def read_book(path: Path, plies: int | None = None) -> list[Opening]:
-    """The openings of a file in order: PGN if it is named *.pgn, else EPD.
+    """The openings of a file in order: PGN if it is named *.pgn or, packed, *.pgn.gz and the like; else EPD.
 
     plies: of each PGN game, None for all. Raises DataError naming file and line.
     """
-    try:
-        state = path.stat()
-        if not stat.S_ISREG(state.st_mode):  # a pipe or device may never end
-            raise DataError(f"{path}: expected a file; this is a directory, pipe or device")
-        if state.st_size > MOST_BOOK_BYTES:
-            raise DataError(f"{path}: over {MOST_BOOK_BYTES >> 20:,} MiB; expected a book of openings")
-        text = path.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
-    found = list(_of_pgn(path, text, plies) if path.suffix.lower() == ".pgn" else _of_epd(path, text))
+    from alphazero.data.formats.pgn import SUFFIXES, text_lines
+
+    if path.suffix.lower() == ".bin":
+        raise DataError(f"{path}: Polyglot books have moves of positions and no lines; expected {WHAT}")
+    text = "\n".join(text_lines(path, "openings (EPD or PGN)"))
+    found = list(_of_pgn(path, text, plies) if path.name.lower().endswith(SUFFIXES) else _of_epd(path, text))
     if not found:
-        raise DataError(f"{path}: no openings; expected EPD lines, or PGN games in a file named *.pgn")
+        raise DataError(f"{path}: no openings; expected {WHAT}")
     return found
 
 

@@ -15,6 +15,7 @@ from alphazero.base.errors import RulesError
 from alphazero.games.core_types import BatchEvaluation, Line
 from alphazero.games.outside.names import OPENSPIEL, is_outside
 from alphazero.games.outside.openspiel import mcts
+from alphazero.games.outside.rules import text_of_moves
 from alphazero.games.outside.uct import uct_action
 from alphazero.games.outside.use import explainer_of, rules_of
 from alphazero.play.matches.game import Decision, Score
@@ -265,7 +266,7 @@ def _choose_by_rules(name: str, moves: Sequence[int], simulations: int, draw: ra
             state.apply_action(move)
         return uct_action(state, rules.copy, simulations, rules.max_plies, draw)
     except Exception as error:
-        so_far = ",".join(map(str, moves)) or "none"
+        so_far = text_of_moves(moves)
         raise RulesError(
             f"{explainer_of(name)(error)} (the moves so far: {so_far}, and a playout)"
         ) from error

@@ -1,7 +1,8 @@
 """The files of a match: each game as PGN (--pgn-out), and the state from which it continues (--resume).
 
 The state is a line of JSON with what the match was begun with, then one for each game, with its PGN: a match
-that was killed may have written a game here and not there.
+that was killed may have written a game here and not there. After each line's JSON stands the sha256 of it and
+of all JSON before it, so that a state that was changed is not believed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from alphazero.play.matches.limits import clock_text
 from alphazero.play.matches.openings import Opening
 from alphazero.play.matches.players import Player
 
-VERSION = 2
+VERSION = 3
 MOST_BYTES = 1 << 31
 RESULTS = {1.0: "1-0", 0.5: "1/2-1/2", 0.0: "0-1"}
 
@@ -46,14 +47,13 @@ class MatchHead:
 
 @dataclass(frozen=True)
 class SavedGame:
-    """A finished game by its number. opening: a digest. pgn_begin: the size of the PGN file before it."""
+    """A finished game by its number. opening: a digest. pgn: "" without a PGN file."""
 
     number: int
     points: float
     ending: Ending
     opening: str
-    pgn: str = ""
-    pgn_begin: int = 0
+    pgn: str
 
 
 class MatchRecord(contextlib.ExitStack):
@@ -73,6 +73,7 @@ class MatchRecord(contextlib.ExitStack):
         self._pgn_path, self._state_path = pgn, state
         self._pgn: IO[str] | None = None
         self._state: IO[bytes] | None = None
+        self._digest = hashlib.sha256()  # of the JSON in the state
         if state is not None:
             try:
                 self._state = self._open_state(state, settings or {})
@@ -83,8 +84,7 @@ class MatchRecord(contextlib.ExitStack):
                 self._pgn = self.enter_context(pgn.open("a", encoding="utf-8"))
             except OSError as error:
                 raise DataError(f"--pgn-out {pgn}: cannot be written: {error.strerror}") from error
-            if self._saved:
-                self._restore(self._saved[-1])
+            self._complete_pgn([game for game in self._saved if game.pgn])
 
     def games_before(self, pairings: Sequence[Pairing]) -> list[FinishedGame]:
         """The games of the state, without their moves. Raises DataError for those of another match."""
@@ -104,10 +104,8 @@ class MatchRecord(contextlib.ExitStack):
         """Write a game to the state, then as PGN."""
         text = "" if self._pgn is None else pgn_of(game, self._players) + "\n\n"
         if self._state is not None:
-            begin = 0 if self._pgn is None else os.fstat(self._pgn.fileno()).st_size
             number, opening = game.pairing.number, _digest(game.pairing.opening)
-            saved = SavedGame(number, game.points, game.ending, opening, text, begin)
-            self._state.write(to_json(saved).encode() + b"\n")
+            self._state.write(self._line(SavedGame(number, game.points, game.ending, opening, text)))
             self._state.flush()
             os.fsync(self._state.fileno())
         if self._pgn is not None:
@@ -117,7 +115,8 @@ class MatchRecord(contextlib.ExitStack):
     def _open_state(self, path: Path, settings: Mapping[str, str]) -> IO[bytes]:
         if not path.exists():
             with replacing(path) as file:
-                file.write(to_json(MatchHead(VERSION, dict(settings))).encode() + b"\n")
+                file.write(self._line(MatchHead(VERSION, dict(settings))))
+            self._digest = hashlib.sha256()
         if not path.is_file():  # a pipe or device may never end
             raise DataError(f"--resume {path}: expected a file")
         state = self.enter_context(path.open("r+b"))
@@ -126,15 +125,19 @@ class MatchRecord(contextlib.ExitStack):
         except BlockingIOError:
             raise DataError(f"--resume {path}: another match writes to it") from None
         try:
-            content = state.read(MOST_BYTES + 1)
-            if len(content) > MOST_BYTES:
+            if os.fstat(state.fileno()).st_size > MOST_BYTES:
                 raise ValueError(f"over {MOST_BYTES:,} bytes")
+            content = state.read()
             *lines, unfinished = content.split(b"\n")  # of a match that was killed while it wrote
-            first, *rest = lines or [b""]
-            if (version := json.loads(first)["version"]) != VERSION:
+            (head, _, _), *games = parts = [line.partition(b"\t") for line in lines or [b""]]
+            if (version := json.loads(head)["version"]) != VERSION:
                 raise ValueError(f"version {quoted(version)}; expected {VERSION}")
-            head = from_json(MatchHead, first)
-            self._saved = [from_json(SavedGame, line) for line in rest]
+            for number, (text, _, digest) in enumerate(parts, start=1):
+                self._digest.update(text)
+                if digest != self._digest.hexdigest().encode():
+                    raise ValueError(f"line {number}: changed since it was written, or a line before it")
+            begun_with = from_json(MatchHead, head).settings
+            self._saved = [from_json(SavedGame, text) for text, _, _ in games]
             for game in self._saved:
                 if game.points not in RESULTS:
                     raise ValueError(f"game {game.number}: {game.points:g} points")
@@ -142,35 +145,41 @@ class MatchRecord(contextlib.ExitStack):
             raise DataError(
                 f"--resume {path}: {reason(error)}; expected the file of a match that --resume wrote"
             ) from error
-        _check_settings(path, settings, head.settings)
+        _check_settings(path, settings, begun_with)
         state.truncate(len(content) - len(unfinished))
         state.seek(0, os.SEEK_END)
         return state
 
-    def _restore(self, game: SavedGame) -> None:
-        """Write the newest game's PGN unless it is there; a part of it is completed.
+    def _line(self, record: MatchHead | SavedGame) -> bytes:
+        """A line of the state."""
+        text = to_json(record).encode()
+        self._digest.update(text)
+        return text + b"\t" + self._digest.hexdigest().encode() + b"\n"
 
-        Raises DataError where the file has become shorter.
+    def _complete_pgn(self, games: Sequence[SavedGame]) -> None:
+        """Write the newest game unless it is there; a part of it at the end of the file is completed.
+
+        Raises DataError where one before it is missing.
         """
         assert self._pgn is not None and self._pgn_path is not None
-        status = os.fstat(self._pgn.fileno())
-        if not stat.S_ISREG(status.st_mode):
+        if not games or not stat.S_ISREG(os.fstat(self._pgn.fileno()).st_mode):
             return
-        if status.st_size < game.pgn_begin:
-            raise DataError(
-                f"--pgn-out {self._pgn_path}: {status.st_size:,} bytes; expected at least "
-                f"{game.pgn_begin:,}, as when the match was stopped"
-            )
-        content = game.pgn.encode()
-        with self._pgn_path.open("rb") as file:
-            file.seek(game.pgn_begin)
-            there = file.read(len(content))
-        if there == content:
-            return
-        if content.startswith(there):
-            os.ftruncate(self._pgn.fileno(), game.pgn_begin)
-        self._pgn.write(game.pgn)
-        self._pgn.flush()
+        content, end = self._pgn_path.read_bytes(), 0
+        for game in games:
+            text = game.pgn.encode()
+            begin = content.find(text, end)
+            if begin >= 0:
+                end = begin + len(text)
+            elif game is not games[-1]:
+                raise DataError(
+                    f"--pgn-out {self._pgn_path}: game {game.number} is missing; expected the file to which "
+                    "this match wrote"
+                )
+            else:
+                begun = next(size for size in range(len(text), -1, -1) if content.endswith(text[:size]))
+                os.ftruncate(self._pgn.fileno(), len(content) - begun)
+                self._pgn.write(game.pgn)
+                self._pgn.flush()
 
 
 def _check_settings(path: Path, now: Mapping[str, str], before: Mapping[str, str]) -> None:

@@ -32,12 +32,12 @@ class Assessment:
 
 
 def assess(tree: TreeSearch, line: Line, limits: SearchLimits) -> Assessment:
-    """Search the end of a line; where the game is over, the rules decide."""
-    outcome = line.outcome()
-    if outcome.over:
+    """Search the end of a line; where the rules leave no move, they decide."""
+    if not line.legal():
+        outcome = line.outcome()
         return Assessment(float(outcome.value), 0 if outcome.value else None)
     best = search_line(tree, line, limits, 1).best
-    assert best is not None, "the game is not over"
+    assert best is not None, "there is a move"
     if best.mate is not None:
         return Assessment(1.0 if best.mate > 0 else -1.0, best.mate, best.pv_texts)
     return Assessment(best.q, None, best.pv_texts)

@@ -1,35 +1,41 @@
-"""The UCI engine: commands in order and their answers, while a separate thread loads networks."""
+"""The UCI engine: commands in order and their answers; other threads read, search and load networks."""
 
 from __future__ import annotations
 
 import copy
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from queue import SimpleQueue
+from enum import Enum, auto
+from queue import Empty, SimpleQueue
 from typing import IO, TypeAlias
 
 import alphazero._core as _core
-from alphazero.base.errors import AlphaZeroError, GameInputError
+from alphazero.base.errors import AlphaZeroError, ConfigError, GameInputError, WeightsError
 from alphazero.base.text import escaped, reason
 from alphazero.base.transcript import READ, WRITTEN, Transcript
 from alphazero.games.core_types import Line
-from alphazero.games.registry import make_line
+from alphazero.games.registry import CHESS, make_line
 from alphazero.games.tablebases import Tablebases
 from alphazero.play.uci.options import TABLE, Options, find_option
 from alphazero.play.uci.protocol import (
+    NULL_MOVE,
     Debug,
     Go,
+    Parsed,
     Plain,
     SetOption,
     SetPosition,
+    best_move_line,
     board_lines,
     info_string,
     parse,
+    read_move,
 )
-from alphazero.play.uci.search import EngineSearch, PerftCount
+from alphazero.play.uci.search import FIRST_EVALUATION_S, EngineSearch, PerftCount
 from alphazero.search.batched import Evaluator
 from alphazero.search.tables import SearchTables
 from alphazero.search.tree_search import TreeSearch, TreeSettings
@@ -46,10 +52,11 @@ class NetworkRequest:
 
 @dataclass(frozen=True)
 class LoadedNetwork:
-    """A network that evaluates chess positions, and one line about it."""
+    """A network that evaluates positions of its game, and one line about it."""
 
     evaluator: Evaluator
     description: str
+    game: str = CHESS
 
 
 # Loads a network. Raises AlphaZeroError for one that cannot be used.
@@ -65,18 +72,26 @@ class Loading:
     error: Exception | None = None
 
 
+class EngineEvent(Enum):
+    """What other threads report beside lines and networks."""
+
+    INPUT_ENDED = auto()
+    ANSWERED = auto()  # by the search or count in progress
+
+
 LONGEST_LINE = 2**20
-LAST_ANSWER_S = 1.0  # that the end of the program waits for, and what follows `go perft`
+NO_POSITION = "no position: the last one was refused"
+LAST_ANSWER_S = 1.0  # that `quit` waits for a count of moves, and then for what it stops
 TABLES = "SyzygyPath"
 NETWORK_OPTIONS = ("WeightsFile", "Threads", "MinibatchSize")
-_END = None  # of the input
 
 
 class UciEngine:
     """Answers commands until `quit` or the end of the input.
 
-    open_network loads a network; `weights` names the first one. run() handles the commands; other threads
-    read them, search, load networks and send lines.
+    open_network loads a network; `weights` names the first one. run() handles the commands, each in its turn:
+    a script that comes all at once is answered as if each line had waited for the answer before it. Other
+    threads read them, search, load networks and send lines.
     """
 
     def __init__(
@@ -93,26 +108,24 @@ class UciEngine:
         self._write = write
         self._writing = threading.RLock()
         self._transcript = Transcript()
-        self._inbox: SimpleQueue[str | Loading | None] = SimpleQueue()
+        self._inbox: SimpleQueue[str | Loading | EngineEvent] = SimpleQueue()
+        self._lines: deque[Parsed | None] = deque()  # whose turn has not come; None is the end of the input
+        # Programs expect lines of text during a search alone: the next one begins with these.
+        self._remarks = list(self.options.remarks)
         self._open_network = open_network
         self._loading = 0  # networks being loaded
         self._turn_to_load = threading.Lock()
         self._newest: NetworkRequest | None = None
         self._requested: NetworkRequest | None = None  # the newest unless it failed
-        self._awaiting_ready = 0
-        self._line: Line = make_line("chess")
-        self._search: EngineSearch | PerftCount | None = None
-        self._is_greeted = False  # programs expect the answer to `uci` first
-        self._is_debugging = False
-        self._forget_first = False
-        self._tables = self._open_tables(self.options.text(TABLES))
-        # Guarded by _changed: the network and the tree, for which a search may wait.
-        self._changed = threading.Condition()
         self._network: LoadedNetwork | None = None
         self._network_weights = weights
+        self._line: Line | None = None  # none before there is a network, and where the last one was refused
+        self._search: EngineSearch | PerftCount | None = None  # in progress
+        self._tables = self._open_tables(self.options.text(TABLES))
         self._tree: TreeSearch | None = None
         self._tree_of: tuple[LoadedNetwork, SearchTables | None] | None = None  # what the tree was made with
-        self._is_settled = False  # no network is being loaded
+        self._forget_first = False
+        self._is_debugging = False
 
     def run(self, lines: IO[bytes]) -> int:
         """Serve; returns the exit status.
@@ -123,22 +136,15 @@ class UciEngine:
         self._load()
         threading.Thread(target=self._read, args=(lines,), name="commands", daemon=True).start()
         try:
-            while self._serve(self._inbox.get()):
+            while (line := self._next()) is not None and self._obey(line):
                 pass
-        finally:
             if isinstance(self._search, PerftCount):
-                self._search.join(LAST_ANSWER_S)
+                self._wait_for_answer(LAST_ANSWER_S)
             self._stop()
-            if self._search is not None:
-                self._search.join(LAST_ANSWER_S)
+            self._wait_for_answer(FIRST_EVALUATION_S + LAST_ANSWER_S)
+        finally:
             self._transcript.close()
         return 0
-
-    def _stop(self) -> None:
-        if self._search is not None:
-            self._search.stop()
-        with self._changed:  # it may wait for a network
-            self._changed.notify_all()
 
     def _read(self, lines: IO[bytes]) -> None:
         is_cut = False  # the rest of a line that is ignored follows
@@ -149,32 +155,69 @@ class UciEngine:
             elif is_whole:
                 self._send([info_string(f"ignored a line of more than {LONGEST_LINE:,} bytes")])
             is_cut = not is_whole
-        self._inbox.put(_END)
+        self._inbox.put(EngineEvent.INPUT_ENDED)
 
-    def _serve(self, item: str | Loading | None) -> bool:
-        """Handle a line or a loaded network; False at the end."""
-        if item is None:
+    def _next(self) -> Parsed | None:
+        """The next line, once its turn has come."""
+        while not self._lines or self._must_wait(self._lines[0]):
+            self._receive(self._inbox.get())
+        return self._lines.popleft()
+
+    def _must_wait(self, line: Parsed | None) -> bool:
+        """For a network that is being loaded, or a search that ends by itself."""
+        is_ending = self._search is not None and self._search.ends_by_itself
+        if line is None:
+            return is_ending
+        if line.command == Plain("d") or isinstance(line.command, SetPosition):
+            return self._network is None  # which says which game it is
+        if line.command == Plain("isready"):  # during a search it is answered at once
+            return self._loading > 0 and self._search is None
+        if line.command == Plain("quit"):
             return False
+        return isinstance(line.command, Go) and (self._loading > 0 or is_ending)
+
+    def _receive(self, item: str | Loading | EngineEvent) -> None:
         if isinstance(item, Loading):
             self._loaded(item)
-            return True
-        self._log(READ, [item.rstrip("\r\n")])
-        parsed = parse(item)
-        self._send([info_string(remark) for remark in parsed.remarks])
-        command = parsed.command
-        match command:
+        elif item is EngineEvent.ANSWERED:
+            self._search = None
+        elif item is EngineEvent.INPUT_ENDED:
+            self._lines.append(None)
+        else:
+            assert isinstance(item, str)
+            self._log(READ, [item.rstrip("\r\n")])
+            line = parse(item)
+            if line.command == Plain("stop"):  # also the search that lines before it wait for
+                self._stop()
+            self._lines.append(line)
+
+    def _stop(self) -> None:
+        if self._search is not None:
+            self._search.stop()
+
+    def _wait_for_answer(self, seconds: float) -> None:
+        """Of the search or count in progress, at most so long."""
+        end = time.monotonic() + seconds
+        while self._search is not None and (left := end - time.monotonic()) > 0:
+            with suppress(Empty):
+                self._receive(self._inbox.get(timeout=left))
+
+    def _obey(self, line: Parsed) -> bool:
+        """Handle a line; False at the end."""
+        self._send([info_string(remark) for remark in line.remarks])
+        match line.command:
             case Plain("quit"):
                 return False
             case Plain(word):
                 self._plain(word)
             case Debug(is_on):
                 self._is_debugging = is_on
-            case SetOption():
-                self._set_option(command)
-            case SetPosition():
-                self._set_position(command)
-            case Go():
-                self._go(command)
+            case SetOption(name, value):
+                self._set_option(name, value)
+            case SetPosition() as position:
+                self._set_position(position)
+            case Go() as go:
+                self._go(go)
         return True
 
     def _plain(self, word: str) -> None:
@@ -187,15 +230,8 @@ class UciEngine:
                     "uciok",
                 ]
             )
-            self._is_greeted = True
-            self._send([info_string(remark) for remark in self.options.remarks])
-            self._describe_network()
         elif word == "isready":
-            # During a search at once; while the network is loading, afterwards.
-            if self._is_settled or self._is_searching():
-                self._be_ready(1)
-            else:
-                self._awaiting_ready += 1
+            self._be_ready()
         elif word == "ucinewgame":
             self._forget_first = True
         elif word == "stop":
@@ -203,21 +239,21 @@ class UciEngine:
         elif word == "ponderhit" and isinstance(self._search, EngineSearch):
             self._search.ponder_hit()
         elif word == "d":
-            self._send(board_lines(self._line))
+            self._send([info_string(NO_POSITION)] if self._line is None else board_lines(self._line))
 
-    def _set_option(self, command: SetOption) -> None:
+    def _set_option(self, name: str, value: str) -> None:
         try:
-            option = find_option(command.name)
+            option = find_option(name)
             if option.name == "LogFile":
-                self._transcript.open(option.checked(command.value), "option LogFile")
+                self._transcript.open(option.checked(value), "option LogFile")
             elif option.name == TABLES:
-                self._tables = self._open_tables(option.checked(command.value))
-            self.options.set(command.name, command.value)
+                self._tables = self._open_tables(option.checked(value))
+            self.options.set(name, value)
         except AlphaZeroError as error:
             self._send([info_string(f"{error}; option unchanged")])
             return
         if remark := self.options.fit(option):
-            self._send([info_string(remark)])
+            self._remarks.append(remark)
         if option.name == "Clear Hash":
             self._forget_first = True
         if option.name == "WeightsFile":
@@ -227,56 +263,74 @@ class UciEngine:
 
     def _open_tables(self, paths: str) -> SearchTables | None:
         """Raises ConfigError or DataError for directories without tables that can be used."""
+        if self._network is not None:
+            _refuse_tables(self._network.game, paths)
         if not paths:
             return None
         return SearchTables(Tablebases(paths, TABLES), lambda text: self._send([info_string(text)]))
 
     def _set_position(self, command: SetPosition) -> None:
-        """Set the position; an invalid one changes nothing."""
+        """Set the position; after an invalid one there is none: an answer would be of another game."""
+        self._line = None
         try:
-            line = make_line("chess", command.fen or None)
+            if command.problem:
+                raise GameInputError(command.problem)
+            assert self._network is not None
+            line = make_line(self._network.game, command.fen or None)
             for number, text in enumerate(command.moves, start=1):
                 try:
-                    line.push_text(text)
+                    line.push(read_move(line, text))
                 except _core.GameError as error:
                     raise GameInputError(f"move {number}: {error}") from None
         except AlphaZeroError as error:
-            self._send([info_string(f"position: {error}; position unchanged")])
+            self._send([info_string(f"position: {error}; refused")])
             return
         self._line = line
 
     def _go(self, go: Go) -> None:
         began = time.monotonic()
-        if isinstance(self._search, PerftCount):
-            self._search.join(LAST_ANSWER_S)  # programs send several at once
-        if self._search is not None and self._search.is_alive():
-            if self._is_searching():
-                self._send([info_string("go: stopped the search in progress")])
-            self._stop()
         if self._search is not None:
-            self._search.join()
+            self._send([info_string("go: stopped the search in progress")])
+            self._stop()
+            self._wait_for_answer(FIRST_EVALUATION_S + LAST_ANSWER_S)
+        self._send([info_string(remark) for remark in self._remarks])
+        self._remarks = []
+        if self._line is None:
+            self._send([info_string(NO_POSITION), best_move_line(NULL_MOVE)])
+            return
         line = self._line.copy()
         if go.perft is not None:
-            position, chess960 = _core.ChessPosition(str(line)), self.options.is_on("UCI_Chess960")
-            text = partial(position.uci, chess960=chess960)
-            self._search = PerftCount(line, go.perft, self._send, text)
-            self._search.start()
+            chess960 = self.options.is_on("UCI_Chess960")
+            self._start(PerftCount(line, go.perft, self._send, chess960=chess960))
             return
-        self._search = EngineSearch(
-            line,
-            go,
-            copy.deepcopy(self.options),  # later ones hold from the next `go` on
-            self._ready_tree,
-            self._send,
-            began,
-            tables=self._tables,
-            counts=self._is_debugging,
+        try:
+            tree = self._ready_tree()
+        except Exception as error:  # of any kind: the GUI waits for a move
+            self._send([info_string(f"the search failed: {reason(error)}")])
+            tree = None
+        self._start(
+            EngineSearch(
+                line,
+                go,
+                copy.deepcopy(self.options),  # later ones hold from the next `go` on
+                tree,
+                self._send,
+                began,
+                tables=self._tables,
+                counts=self._is_debugging,
+            )
         )
-        self._search.start()
 
-    def _is_searching(self) -> bool:
-        search = self._search
-        return search is not None and search.is_alive() and not search.stopped.is_set()
+    def _start(self, search: EngineSearch | PerftCount) -> None:
+        def answer() -> None:
+            try:
+                with suppress(BrokenPipeError):  # nobody reads the answer
+                    search.run()
+            finally:
+                self._inbox.put(EngineEvent.ANSWERED)
+
+        self._search = search
+        threading.Thread(target=answer, name="search", daemon=True).start()
 
     def _settings(self) -> TreeSettings:
         options = self.options
@@ -292,35 +346,29 @@ class UciEngine:
             in_flight=options.whole("BatchesInFlight"),
         )
 
-    def _be_ready(self, times: int) -> None:
+    def _be_ready(self) -> None:
         """Answer `isready`, with the tree of the next search ready unless there is a search."""
-        if self._search is None or not self._search.is_alive():
+        if self._search is None:
             try:
                 self._ready_tree()
             except Exception as error:  # of any kind: `go` tries again and reports it
                 self._send([info_string(f"not ready to search: {reason(error)}")])
-        self._send(["readyok"] * times)
+        self._send(["readyok"])
 
-    def _ready_tree(self, search: EngineSearch | None = None) -> TreeSearch | None:
-        """The tree with the current network and settings, for a search once no network is being loaded.
-
-        None where there is no network, or the search was stopped first.
-        """
-        with self._changed:
-            if search is not None:
-                self._changed.wait_for(lambda: self._is_settled or search.stopped.is_set())
-            network = self._network
-            if network is None:
-                return None
-            settings, tables = self._settings(), self._tables
-            if self._tree is None:
-                self._tree = TreeSearch("chess", network.evaluator, settings, tables)
-            elif self._tree_of != (network, tables) or settings != self._tree.settings:
-                self._tree.reset(network.evaluator, settings, tables)
-            elif self._forget_first:
-                self._tree.forget()
-            self._tree_of, self._forget_first = (network, tables), False
-            return self._tree
+    def _ready_tree(self) -> TreeSearch:
+        """The tree with the current network, settings and tables."""
+        assert self._network is not None  # `isready` and `go` wait for it
+        if self._tables is not None and self._tables.is_lost:
+            self._tables = None
+        settings, made_with = self._settings(), (self._network, self._tables)
+        if self._tree is None:
+            self._tree = TreeSearch(self._network.game, self._network.evaluator, settings, self._tables)
+        elif self._tree_of != made_with or settings != self._tree.settings:
+            self._tree.reset(self._network.evaluator, settings, self._tables)
+        elif self._forget_first:
+            self._tree.forget()
+        self._tree_of, self._forget_first = made_with, False
+        return self._tree
 
     def _load(self) -> None:
         threads, minibatch_size = self.options.whole("Threads"), self.options.whole("MinibatchSize")
@@ -328,8 +376,6 @@ class UciEngine:
         if request == self._requested:
             return
         self._requested = request
-        with self._changed:
-            self._is_settled = False
         self._loading += 1
         self._newest = request
         threading.Thread(target=self._open, args=(request,), name="network", daemon=True).start()
@@ -346,26 +392,22 @@ class UciEngine:
 
     def _loaded(self, loading: Loading) -> None:
         self._loading -= 1
-        if loading.error is not None:
-            if self._network is None and self._loading == 0 and isinstance(loading.error, AlphaZeroError):
-                raise loading.error
-            self._send([info_string(f"{reason(loading.error)}; network unchanged")])
+        network, error = loading.network, loading.error
+        if network is not None and self._network is not None and network.game != self._network.game:
+            weights = loading.request.weights
+            error = WeightsError(f"network {weights}: plays {network.game}; expected {self._network.game}")
+        if error is not None:
+            if self._network is None and self._loading == 0:
+                raise error
+            self._send([info_string(f"{reason(error)}; network unchanged")])
             self._weights, self._requested = self._network_weights, None
-        with self._changed:
-            if loading.network is not None:
-                self._network = loading.network
-                self._network_weights = loading.request.weights
-            self._is_settled = self._loading == 0
-            self._changed.notify_all()
-        if loading.network is not None and self._is_greeted:
-            self._describe_network()
-        if self._is_settled and self._awaiting_ready:
-            self._be_ready(self._awaiting_ready)
-            self._awaiting_ready = 0
-
-    def _describe_network(self) -> None:
-        if self._network is not None:
-            self._send([info_string(self._network.description)])
+        elif network is not None:
+            if self._network is None:
+                self._line = make_line(network.game)
+                _refuse_tables(network.game, self.options.text(TABLES))
+            self._network = network
+            self._network_weights = loading.request.weights
+            self._remarks.append(network.description)
 
     def _send(self, lines: list[str]) -> None:
         if lines:
@@ -376,3 +418,9 @@ class UciEngine:
     def _log(self, sign: str, lines: list[str]) -> None:
         if trouble := self._transcript.add(sign, lines):
             self._send([info_string(f"option LogFile: {trouble}")])
+
+
+def _refuse_tables(game: str, paths: str) -> None:
+    """Raise ConfigError for tables of a game that has none."""
+    if paths and game != CHESS:
+        raise ConfigError(f"option {TABLES}: tablebases are of chess; the network plays {game}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,10 +54,10 @@ class Option:
             return "" if value == EMPTY else value
         if self.kind == "button":
             return ""
-        try:
-            number = int(value) if self.kind == "spin" else float(value)
-        except ValueError:
-            number = math.nan
+        number = math.nan
+        with suppress(ValueError):
+            if value.isascii() and "_" not in value:  # Python takes 1_0 and digits of any script
+                number = int(value) if self.kind == "spin" else float(value)
         if not self.low <= number <= self.high:
             what = "a whole number" if self.kind == "spin" else "a number"
             raise ConfigError(

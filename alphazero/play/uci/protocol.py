@@ -6,17 +6,24 @@ The protocol asks engines to ignore what they do not understand; remarks report 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TypeAlias
 
+import alphazero._core as _core
 from alphazero.base.text import quoted, shortened
 from alphazero.games.core_types import Line
-from alphazero.games.drawing import rows_of
+from alphazero.games.drawing import Style, draw, rows_of
 from alphazero.games.lines import MOST_DEPTH
+from alphazero.games.outside.names import is_outside
+from alphazero.games.registry import CHESS
 from alphazero.search.snapshot import MoveReport, Snapshot
 
 NULL_MOVE = "0000"
 MOST = 10**15  # of a number in `go`
+MOST_DIGITS = 100  # that are read of one
+NUMBER = re.compile(r"[+-]?[0-9]+")
 PLAIN = ("uci", "isready", "ucinewgame", "stop", "ponderhit", "quit", "register", "d")
 COMMANDS = (*PLAIN, "debug", "setoption", "position", "go")
 # lc0's conversion of W - L to centipawns (src/search/classic/search.cc, score type "centipawn").
@@ -48,10 +55,11 @@ class SetOption:
 
 @dataclass(frozen=True)
 class SetPosition:
-    """`position startpos|fen F [moves M...]`; fen "" is the standard start."""
+    """`position startpos|fen F [moves M...]`; fen "" is the standard start. problem: of any other."""
 
     fen: str
     moves: tuple[str, ...]
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,8 +82,11 @@ class Go:
 
 
 Command: TypeAlias = Plain | Debug | SetOption | SetPosition | Go
-SIGNED = ("wtime", "btime", "winc", "binc")  # a clock that has run out may be below 0
-NUMBERS = (*SIGNED, "movestogo", "depth", "nodes", "mate", "movetime", "perft")
+OF_CLOCKS = ("winc", "binc", "movestogo")  # which are no limits without one
+LIMITS = ("wtime", "btime", "depth", "nodes", "mate", "movetime", "infinite")
+NUMBERS = (*OF_CLOCKS, *LIMITS[:-1], "perft")
+# The least of each number, where it is not 0; a clock that has run out may be below 0.
+LEAST = {**dict.fromkeys(("wtime", "btime", "winc", "binc"), -MOST), "mate": 1, "perft": 1}
 GO_WORDS = tuple(field.name for field in fields(Go))
 
 
@@ -137,13 +148,14 @@ def _position(rest: list[str], remarks: list[str]) -> Parsed:
         return Parsed(SetPosition("", moves), tuple(remarks))
     if what[:1] == ["fen"] and len(what) > 1:
         return Parsed(SetPosition(" ".join(what[1:]), moves), tuple(remarks))
-    got = quoted(" ".join(what))
-    return Parsed(None, (*remarks, f"position: {got}: expected startpos or fen FEN; position unchanged"))
+    problem = f"{quoted(' '.join(what))}: expected startpos or fen FEN"
+    return Parsed(SetPosition("", (), problem), tuple(remarks))
 
 
 def _go(rest: list[str], remarks: list[str]) -> Parsed:
+    """A search has no end where that is asked for, by `go`, `infinite` or `ponder`, not by a bad number."""
     found: dict[str, int | bool | tuple[str, ...]] = {}
-    at = 0
+    at, num_before = 0, len(remarks)
     while at < len(rest):
         word = rest[at]
         at += 1
@@ -157,24 +169,28 @@ def _go(rest: list[str], remarks: list[str]) -> Parsed:
         elif word in NUMBERS:
             text = rest[at] if at < len(rest) and rest[at] not in GO_WORDS else ""
             at += bool(text)
-            number = _number(text, -MOST if word in SIGNED else 0)
-            if word == "perft" and (number is None or not 1 <= number <= MOST_DEPTH):
+            least = LEAST.get(word, 0)
+            number = _number(text, least)
+            if word == "perft" and (number is None or number > MOST_DEPTH):
                 expected = f"expected a whole number from 1 to {MOST_DEPTH}"
                 return Parsed(None, (*remarks, f"go perft: {quoted(text)}: {expected}"))
             if number is None:
-                remarks.append(f"go {word}: {quoted(text)}: expected a whole number; ignored")
+                at_least = f" from {least}" if least > -MOST else ""
+                remarks.append(f"go {word}: {quoted(text)}: expected a whole number{at_least}; ignored")
             else:
                 found[word] = number
         else:
             remarks.append(f"go: ignored {quoted(word)}")
+    is_mistaken = len(remarks) > num_before or not found.keys().isdisjoint(OF_CLOCKS)
+    if is_mistaken and found.keys().isdisjoint((*LIMITS, "perft")):
+        remarks.append("go: no limit is left: the position is evaluated once")
+        found["nodes"] = 1
     return Parsed(Go(**found), tuple(remarks))  # type: ignore[arg-type]  # names and types go together above
 
 
 def _number(text: str, low: int) -> int | None:
-    try:
-        number = int(text)
-    except ValueError:  # no number, or one of more digits than Python reads
-        return None
+    """A number of plain digits, MOST where it is larger; None for others and those below `low`."""
+    number = int(text[:MOST_DIGITS]) if NUMBER.fullmatch(text) else low - 1
     return min(number, MOST) if low <= number else None
 
 
@@ -218,8 +234,39 @@ def info_line(
     return " ".join(parts)
 
 
+def read_move(line: Line, text: str) -> int:
+    """A legal move as move_texts writes it. Raises GameError."""
+    try:
+        return line.text_to_move(text)
+    except _core.GameError:
+        if is_outside(line.NAME) and text in map(str, line.legal()):
+            return int(text)
+        raise
+
+
+def move_texts(line: Line, moves: Sequence[int], *, chess960: bool) -> tuple[str, ...]:
+    """Moves from the end of the line as UCI; in games of OpenSpiel and Python an action's number where its
+    text is more than one word.
+    """
+    texts = []
+    if line.NAME == CHESS:
+        position = _core.ChessPosition(str(line))
+        for move in moves:
+            texts.append(position.uci(move, chess960=chess960))
+            position.push(move)
+        return tuple(texts)
+    line = line.copy()
+    for move in moves:
+        text = line.move_to_text(move)
+        texts.append(text if len(text.split()) == 1 else str(move))
+        line.push(move)
+    return tuple(texts)
+
+
 def board_lines(line: Line) -> list[str]:
-    """The answer to `d`, as Stockfish prints it: board, FEN, key, the squares of pieces that give check."""
+    """The answer to `d`; in chess as Stockfish prints it: board, FEN, key, the pieces that give check."""
+    if line.NAME != CHESS:
+        return draw(line, Style(unicode=False)).splitlines()
     import chess
 
     edge = " +" + "---+" * 8

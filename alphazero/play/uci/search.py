@@ -12,8 +12,18 @@ import alphazero._core as _core
 from alphazero.base.text import reason
 from alphazero.games.core_types import Line
 from alphazero.games.lines import divide
+from alphazero.games.registry import CHESS
 from alphazero.play.uci.options import Options
-from alphazero.play.uci.protocol import NULL_MOVE, Go, best_move_line, centipawns, info_line, info_string
+from alphazero.play.uci.protocol import (
+    NULL_MOVE,
+    Go,
+    best_move_line,
+    centipawns,
+    info_line,
+    info_string,
+    move_texts,
+    read_move,
+)
 from alphazero.search.choice import Temperature, chosen_move
 from alphazero.search.move_stats import move_stats
 from alphazero.search.snapshot import Snapshot, wdl_of
@@ -27,11 +37,12 @@ SHORTEST_S = 0.001
 # lc0's smart pruning divides the estimate of the playouts left by this.
 PRUNING_FACTOR = 1.33
 PRUNING_AFTER_PLAYOUTS = 32  # before, the speed is not known
-MOST_MOVES = 218  # of a chess position
 RIVAL_SHARE = 0.1  # of the visits of the most visited move that a rival must have
 INFO_EVERY_S = 0.9
 CLOCK_EVERY_S = 0.01
-GRACE_S = 0.05  # that a search whose time is over waits for its first evaluation
+# That a search whose time is over, or that is stopped, waits for its first evaluation: without it any move is
+# as good as another.
+FIRST_EVALUATION_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -100,12 +111,12 @@ def _is_decided(seen: Snapshot, left_s: float) -> bool:
     return seen.best.visits - max(move.visits for move in rivals) > playouts_left
 
 
-class EngineSearch(threading.Thread):
-    """One `go`, from start() to `bestmove`.
+class EngineSearch:
+    """One `go`, answered with `bestmove` by run().
 
-    tree: called when the tree is needed; returns None where the search was stopped before a network was
-    loaded. send: takes lines of the protocol. began: when the command was read, by time.monotonic(). tables:
-    asked at the root; the tree asks the same ones. counts: whether to report the cost of the search.
+    tree: None where there is none. send: takes lines of the protocol. began: when the command was read, by
+    time.monotonic(). tables: asked at the root; the tree asks the same ones. counts: whether to report the
+    cost of the search.
     """
 
     def __init__(
@@ -113,33 +124,36 @@ class EngineSearch(threading.Thread):
         line: Line,
         go: Go,
         options: Options,
-        tree: Callable[[EngineSearch], TreeSearch | None],
+        tree: TreeSearch | None,
         send: Callable[[list[str]], None],
         began: float,
         *,
         tables: SearchTables | None,
         counts: bool,
     ) -> None:
-        super().__init__(name="search", daemon=True)
-        self.stopped = threading.Event()
         self._line, self._go, self._options = line, go, options
-        self._tables, self._counts = tables, counts
+        self._tree, self._tables, self._counts = tree, tables, counts
         self._result: int | None = None  # of the position, where the tables know it
-        self._tree_of, self._send = tree, send
+        self._send = send
+        self._is_stopped = False
         self._clock_began = began
         self._pondering = go.ponder
         # Set when `bestmove` may be sent: at once, or after `stop` or `ponderhit`.
         self._may_answer = threading.Event()
         if not (go.infinite or go.ponder):
             self._may_answer.set()
-        self._tree: TreeSearch | None = None
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether it needs no further command to answer."""
+        return self._may_answer.is_set()
 
     def stop(self) -> None:
-        """Stop the search and answer."""
-        self.stopped.set()
+        """Answer as soon as there is an evaluation."""
+        self._is_stopped = True
+        self._may_answer.set()
         if self._tree is not None:
             self._tree.stop()
-        self._may_answer.set()
 
     def ponder_hit(self) -> None:
         """The opponent played the expected move: start the clock."""
@@ -150,7 +164,7 @@ class EngineSearch(threading.Thread):
                 self._may_answer.set()
 
     def run(self) -> None:
-        """Search and answer; in the thread."""
+        """Search and answer."""
         try:
             texts = self._find_moves()
         except Exception as error:  # of any kind: the GUI waits for a move
@@ -173,8 +187,7 @@ class EngineSearch(threading.Thread):
             best = self._tables.begin(self._line, only, fast=self._options.is_on("SyzygyFastPlay"))
             if best is not None:  # the tables know the result, and which moves keep it
                 self._result, only = best.result, best.moves
-        tree = self._tree_of(self)
-        seen = self._search(tree, only) if tree is not None else None
+        seen = self._search(self._tree, only) if self._tree is not None else None
         cutoff = self._options.number("TempValueCutoff")
         if seen is not None and (move := chosen_move(seen, self._temperature(), cutoff)) is not None:
             return self._texts(move.pv[:2] or (move.move,))
@@ -185,10 +198,9 @@ class EngineSearch(threading.Thread):
 
     def _search(self, tree: TreeSearch, only: tuple[int, ...]) -> Snapshot:
         """Search until a limit, a proof or `stop`; returns the last snapshot."""
-        self._tree = tree
         tree.set_line(self._line)
         tree.start(SearchLimits(nodes=self._go.nodes, depth=self._go.depth, moves=only))
-        if self.stopped.is_set():  # before the tree was started
+        if self._is_stopped:  # before the tree was started
             tree.stop()
         overhead_ms, multipv = self._options.whole("Move Overhead"), self._options.whole("MultiPV")
         budget = budget_of(self._go, self._line.first_player_to_move, overhead_ms)
@@ -202,12 +214,12 @@ class EngineSearch(threading.Thread):
                 if now - sent >= INFO_EVERY_S:
                     sent = now
                     self._send(self._infos(tree.snapshot(multipv)))
-            self._wait_for_the_first(tree)
+            self._wait_for_an_evaluation(tree, only)
         except Exception as error:  # of the evaluator: out of memory, a lost device
             self._send([info_string(f"the network failed: {reason(error)}")])
         tree.stop()
         # Any move may be drawn, and its line of play names the expected answer.
-        seen = tree.snapshot(MOST_MOVES if self._temperature() > 0 else multipv)
+        seen = tree.snapshot(len(self._line.legal()) if self._temperature() > 0 else multipv)
         if seen.is_full:
             limit = self._options.whole("MemoryLimit")
             self._send([info_string(f"tree full (MemoryLimit {limit} MB): search ended")])
@@ -227,15 +239,20 @@ class EngineSearch(threading.Thread):
         """Of this move, by lc0's count of moves, which begins with that of a FEN."""
         options = self._options
         decay, cutoff = options.whole("TempDecayMoves"), options.whole("TempCutoffMove")
-        number = _core.ChessPosition(str(self._line)).fullmove_number
+        number = self._line.num_plies // 2 + 1
+        if self._line.NAME == CHESS:
+            number = _core.ChessPosition(str(self._line)).fullmove_number
         return Temperature(options.number("Temperature"), decay, cutoff).at(number)
 
-    def _wait_for_the_first(self, tree: TreeSearch) -> None:
-        """Wait up to GRACE_S for the first evaluation, instead of playing a random move."""
-        end = time.monotonic() + GRACE_S
-        while time.monotonic() < end and not tree.wait(CLOCK_EVERY_S / 10):
-            if tree.snapshot(0).best is not None:
+    def _wait_for_an_evaluation(self, tree: TreeSearch, only: tuple[int, ...]) -> None:
+        """Of the position, where the search was over before; so long `stop` ends nothing more."""
+        end = time.monotonic() + FIRST_EVALUATION_S
+        while (seen := tree.snapshot(0)).best is None and not seen.is_full:
+            if (left := end - time.monotonic()) <= 0:
+                self._send([info_string(f"no evaluation for {FIRST_EVALUATION_S:g} s: the move is a guess")])
                 return
+            tree.start(SearchLimits(nodes=1, moves=only))
+            tree.wait(left)
 
     def _infos(self, seen: Snapshot) -> list[str]:
         multipv, shows_wdl = self._options.whole("MultiPV"), self._options.is_on("UCI_ShowWDL")
@@ -260,19 +277,14 @@ class EngineSearch(threading.Thread):
         moves = []
         for text in self._go.searchmoves:
             try:
-                moves.append(self._line.text_to_move(text))
+                moves.append(read_move(self._line, text))
             except _core.GameError:
                 self._send([info_string(f"go searchmoves: {text!r}: illegal move, ignored")])
         return tuple(moves)
 
     def _texts(self, moves: Sequence[int]) -> tuple[str, ...]:
-        """Moves from the end of the line as UCI."""
-        position, chess960 = _core.ChessPosition(str(self._line)), self._options.is_on("UCI_Chess960")
-        texts = []
-        for move in moves:
-            texts.append(position.uci(move, chess960=chess960))
-            position.push(move)
-        return tuple(texts)
+        """Moves from the end of the line, as the protocol has them."""
+        return move_texts(self._line, moves, chess960=self._options.is_on("UCI_Chess960"))
 
 
 def with_result(seen: Snapshot, result: int) -> Snapshot:
@@ -282,27 +294,27 @@ def with_result(seen: Snapshot, result: int) -> Snapshot:
     return replace(seen, q=value, wdl=wdl, moves=moves)
 
 
-class PerftCount(threading.Thread):
-    """One `go perft`, answered as by Stockfish: leaves by first move, and their sum."""
+class PerftCount:
+    """One `go perft`, answered by run() as by Stockfish: leaves by first move, and their sum."""
 
-    def __init__(
-        self, line: Line, depth: int, send: Callable[[list[str]], None], text: Callable[[int], str]
-    ) -> None:
-        super().__init__(name="perft", daemon=True)
-        self.stopped = threading.Event()
-        self._line, self._depth, self._send, self._text = line, depth, send, text
+    ends_by_itself = True
+
+    def __init__(self, line: Line, depth: int, send: Callable[[list[str]], None], *, chess960: bool) -> None:
+        self._line, self._depth, self._send, self._chess960 = line, depth, send, chess960
+        self._is_stopped = False
 
     def stop(self) -> None:
         """End it without a sum."""
-        self.stopped.set()
+        self._is_stopped = True
 
     def run(self) -> None:
-        """Count and answer; in the thread."""
+        """Count and answer."""
         total = 0
-        for move, leaves in divide(self._line, self._depth, self.stopped.is_set):
+        for move, leaves in divide(self._line, self._depth, lambda: self._is_stopped):
             total += leaves
-            self._send([f"{self._text(move)}: {leaves}"])
-        if self.stopped.is_set():
+            (text,) = move_texts(self._line, (move,), chess960=self._chess960)
+            self._send([f"{text}: {leaves}"])
+        if self._is_stopped:
             self._send([info_string("perft: stopped before the end")])
         else:
             self._send(["", f"Nodes searched: {total}", ""])

@@ -14,7 +14,7 @@ import numpy as np
 
 from alphazero.base.log import duration
 from alphazero.base.section import MOST_STEPS
-from alphazero.base.text import counted, printable
+from alphazero.base.text import counted, printable, signed
 from alphazero.games.outside.names import flag_of_rules, is_outside
 from alphazero.games.registry import game_names, get_game
 from alphazero.run.figures import LARGEST_FIGURE, STEP, Column, RunFigures
@@ -90,7 +90,7 @@ class Outcome:
         change = float(self.value[-1] - self.value[0])
         is_better = change < 0 if self.measure.best == "lowest" else change > 0
         is_same = self.text(0) == self.text(-1)
-        words = f"{100 * change:+.1f} points" if self.measure.share else f"{change:+#.3g}"
+        words = f"{signed(100 * change, 1)} points" if self.measure.share else f"{change:+#.3g}"
         several = len(self.value) > 1
         return {
             "label": self.measure.label,

@@ -22,7 +22,7 @@ import torch
 from alphazero.base.errors import ConfigError, LostConnectionError
 from alphazero.base.text import reason
 from alphazero.games.batch import MicroBatch
-from alphazero.launch.node.store import served_store
+from alphazero.launch.node.store import init_method, served_store
 from alphazero.network.model.loss import LossTerms
 from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
@@ -86,7 +86,10 @@ def start_process_group(runtime: Runtime) -> Exchange:
     try:
         with served_store(os.environ):
             deepspeed.init_distributed(
-                dist_backend=runtime.backend, timeout=COLLECTIVE_TIMEOUT, verbose=False
+                dist_backend=runtime.backend,
+                timeout=COLLECTIVE_TIMEOUT,
+                verbose=False,
+                init_method=init_method(os.environ),
             )
         return Exchange()
     except RuntimeError as error:  # of gloo or NCCL

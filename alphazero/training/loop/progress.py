@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from alphazero.base.log import Topic, duration
+from alphazero.base.text import signed
 from alphazero.network.model.loss import SUM_NAMES, weighted_loss
 from alphazero.settings.sections import LossConfig
 from alphazero.training.loop.job import Job, RankServices
@@ -238,11 +239,11 @@ def describe_validation(figures: Figures, before: Figures | None = None) -> str:
     before = before or {}
 
     def share(name: str) -> str:
-        change = f" ({100 * (figures[name] - before[name]):+.2f})" if name in before else ""
+        change = f" ({signed(100 * (figures[name] - before[name]), 2)})" if name in before else ""
         return f"{figures[name]:.2%}{change}"
 
     def number(name: str) -> str:
-        change = f" ({figures[name] - before[name]:+.4f})" if name in before else ""
+        change = f" ({signed(figures[name] - before[name], 4)})" if name in before else ""
         return f"{figures[name]:.4f}{change}"
 
     parts = []

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from alphazero.base.text import signed
 from alphazero.measure.elo import MatchScore
 from alphazero.network.inference.purpose import evaluator_for_self_play
 from alphazero.network.weights.checkpoint import Tensors
@@ -52,7 +53,7 @@ class Gate:
         elo = score.elo()
         return (
             f"gate: new weights won {score.share:.1%} of {score.games} games "
-            f"({elo.elo:+.0f} Elo, {elo.low:+.0f} to {elo.high:+.0f}): {verdict}"
+            f"({signed(elo.elo)} Elo, {signed(elo.low)} to {signed(elo.high)}): {verdict}"
         )
 
     def _match(

@@ -18,7 +18,7 @@ from alphazero.games.registry import get_game
 from alphazero.network.model.precision import evaluation_precision
 from alphazero.run.checkpoint_files import LATEST
 from alphazero.run.metrics import explain_validation, read_metrics
-from alphazero.run.next_command import continuing, uses_of
+from alphazero.run.next_command import continuing, located, uses_of
 from alphazero.run.overview import network_text
 from alphazero.run.rank import shows_common_errors
 from alphazero.settings.sections import TrainingConfig
@@ -125,9 +125,9 @@ def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
     lines += [
         f"weights           {job.newest_weights}",
         "next, play against it or have a look at it:",
-        *(f"  .venv/bin/{command}" for _, command in uses),
-        f"  .venv/bin/alphazero report {' '.join([shlex.quote(str(job.run.path)), *rules])}",
-        f"  .venv/bin/tensorboard --logdir {shlex.quote(str(job.run.path.parent))}",
+        *(f"  {located(command)}" for _, command in uses),
+        f"  {located(' '.join(['alphazero report', shlex.quote(str(job.run.path)), *rules]))}",
+        f"  {located(f'tensorboard --logdir {shlex.quote(str(job.run.path.parent))}')}",
         f"continue with: {continuing(command, job.run.path.name, '--steps', str(2 * job.num_steps))}",
         RULE,
     ]

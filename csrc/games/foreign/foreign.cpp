@@ -23,6 +23,7 @@ namespace {
 // to the same ones again and again, and making one takes longer than all else that is done with it.
 constexpr std::size_t kRecent = 1 << 13;
 constexpr std::size_t kLocks = 64;
+constexpr std::size_t kMostShown = 40;  // moves of a line in a message
 
 class RecentPositions {
  public:
@@ -77,7 +78,6 @@ InUse& in_use() {
 
 std::atomic<std::int64_t> num_positions{0};
 
-// As text, for messages.
 std::string text_of(std::span<const Move> moves) {
   std::string text;
   for (const Move move : moves) {
@@ -87,10 +87,16 @@ std::string text_of(std::span<const Move> moves) {
   return text.empty() ? "start" : text;
 }
 
+// For messages: of a long line its length and its end.
+std::string shown(std::span<const Move> moves) {
+  if (moves.size() <= kMostShown) return text_of(moves);
+  return std::to_string(moves.size()) + ", the last ones " + text_of(moves.last(kMostShown / 4));
+}
+
 std::shared_ptr<const Position> make(Facts facts, std::vector<Move> moves, std::uint64_t key) {
   if (facts.legal.size() > foreign::kMostLegal) {
     throw RulesError(in_use().name + ": " + std::to_string(facts.legal.size()) + " legal actions; expected " +
-                     std::to_string(foreign::kMostLegal) + " at most (the moves so far: " + text_of(moves) +
+                     std::to_string(foreign::kMostLegal) + " at most (the moves so far: " + shown(moves) +
                      ")");
   }
   auto* const made = new Position;
@@ -112,7 +118,7 @@ auto asked(const Position& position, const Call& call) {
   try {
     return call();
   } catch (const RulesError& error) {
-    throw RulesError(std::string(error.what()) + " (the moves so far: " + text_of(position.moves) + ")");
+    throw RulesError(std::string(error.what()) + " (the moves so far: " + shown(position.moves) + ")");
   }
 }
 

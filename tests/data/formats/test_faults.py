@@ -104,6 +104,7 @@ def refused(path: Path, tmp_path: Path) -> str:
     assert sorted(tmp_path.rglob("*")) == before
     said = str(caught.value)
     assert "\n" not in said
+    assert said.count("record 3:") <= 1
     assert str(path) in said
     return said
 

@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,9 @@ def core_moves(board: chess.Board) -> list[int]:
     return [core_move(p, m) for p, m in zip(positions_of(board), board.move_stack, strict=False)]
 
 
-def archive(path: Path, members: list[tuple[str, bytes]]) -> Path:
-    """As lc0's servers publish them: uncompressed, with a LICENSE."""
-    with tarfile.open(path, "w") as tar:
+def archive(path: Path, members: list[tuple[str, bytes]], packing: str = "") -> Path:
+    """As lc0's servers publish them, with a LICENSE; they do not pack the archive itself."""
+    with tarfile.open(path, f"w:{packing}") as tar:
         for name, data in [("LICENSE", b"ODbL"), *members]:
             info = tarfile.TarInfo(name)
             info.size = len(data)
@@ -159,11 +160,14 @@ def test_resigned_and_overlong_games_are_told_apart(recorded: list[Records], tmp
 
 def test_files_and_an_archive_of_them_give_the_same_games(files: Path, tmp_path: Path):
     members = [(f"training/{path.name}", path.read_bytes()) for path in sorted(files.iterdir())]
-    tar = archive(tmp_path / "training-run1--20200101-0000.tar", members)
-    of_files = rows_of(imported(files, tmp_path / "one"))
-    of_tar = rows_of(imported(tar, tmp_path / "two"))
-    assert {row["source"] for row in of_tar} == {tar.name}
-    assert [{**row, "source": ""} for row in of_files] == [{**row, "source": ""} for row in of_tar]
+    of_files = rows_of(imported(files, tmp_path / "files"))
+    for suffix, packing in ((".tar", ""), (".tar.gz", "gz"), (".tgz", "gz")):
+        tar = archive(tmp_path / f"training-run1--20200101-0000{suffix}", members, packing)
+        store = imported(tar, tmp_path / suffix)
+        assert store.manifest.sources[0].sha256 == sha256(tar.read_bytes()).hexdigest()
+        of_tar = rows_of(store)
+        assert {row["source"] for row in of_tar} == {tar.name}
+        assert [{**row, "source": ""} for row in of_files] == [{**row, "source": ""} for row in of_tar]
 
 
 def test_the_bytes_of_a_store_do_not_depend_on_workers_or_chunks(files: Path, tmp_path: Path):

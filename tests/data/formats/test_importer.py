@@ -164,8 +164,41 @@ def test_damaged_data_names_the_file_and_how_far_it_was_read(sources: Path, tmp_
     (sources / "b.pgn.gz").write_bytes(whole[: len(whole) // 2])
     message = r"b\.pgn\.gz: damaged gzip data after \d+ bytes of text: .* \(\d+ games of it read before\)"
     with pytest.raises(DataError, match=message):
-        run(sources, tmp_path / "store", chunk_bytes=10_000)
+        run(sources / "b.pgn.gz", tmp_path / "store", chunk_bytes=10_000)
     assert not (tmp_path / "store").exists()
+
+
+def test_unreadable_files_of_a_directory_are_listed_and_the_rest_is_imported(sources: Path, tmp_path: Path):
+    whole = gzip.compress("".join(map(game, range(5000))).encode())
+    (sources / "b.pgn.gz").write_bytes(whole[: len(whole) // 2])
+    (sources / "deep" / "d.pgn").write_bytes(b"PK\x03\x04")
+    (sources / "gone.pgn").symlink_to("nowhere")
+    stores, said = [tmp_path / "one", tmp_path / "many"], []
+    for store, workers in zip(stores, (1, 3), strict=True):
+        report = run(sources, store, chunk_bytes=10_000, workers=workers, say=said.append)
+    entries = {entry.name: entry for entry in report.manifest.sources}
+    assert list(entries) == ["a.pgn", "b.pgn.gz", "c.pgn.zst", "deep/d.pgn", "empty.pgn"]
+    damaged, zipped = entries["b.pgn.gz"], entries["deep/d.pgn"]
+    assert damaged.imported > 1000 and damaged.quarantined["unreadable"] == 1
+    assert (zipped.games, zipped.imported, zipped.quarantined) == (1, 0, {"unreadable": 1})
+    lines = {line["source"]: line for line in quarantined(stores[0]) if line["kind"] == "unreadable"}
+    assert lines["b.pgn.gz"]["game"] == damaged.games and lines["deep/d.pgn"]["line"] == 1
+    assert len(said) == 6 and all(
+        any(name in line for line in said[:3]) for name in ("b.pgn.gz", "d.pgn", "gone.pgn")
+    )
+    assert content(stores[0]) == content(stores[1])
+    assert run(sources, stores[0]).was_there
+    GameStore.open(stores[0]).verify()
+
+
+def test_words_that_are_no_moves_are_counted_in_the_manifest_where_there_are_any(tmp_path: Path):
+    (tmp_path / "games").mkdir()
+    (tmp_path / "games" / "a.pgn").write_text("1. e4 D e5 \u00b1 *\n")
+    (tmp_path / "games" / "b.pgn").write_text("1. e4 e5 *\n")
+    run(tmp_path / "games", tmp_path / "store")
+    manifest = json.loads((tmp_path / "store" / "manifest.json").read_text())
+    assert [source.get("skipped") for source in manifest["sources"]] == [2, None]
+    assert GameStore.open(tmp_path / "store").manifest.sources[0].skipped == 2
 
 
 def test_text_without_an_end_of_game_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -152,6 +152,7 @@ def test_latin_1_headers_become_utf_8():
     [
         ('[White "a" ]', "a"),
         ('[White  "a"]   ', "a"),
+        ('[ White  "a" ]', "a"),
         ('   [White "a"]', "a"),
         ('[White "The "Big" One"]', 'The "Big" One'),
         ('[White "no end', "no end"),
@@ -261,13 +262,17 @@ def test_the_standard_start_given_as_a_fen_is_no_start_fen():
     [
         ("1. e4 e5\n2. Nf9 Nc6", "MOVE", 3, 2, "illegal or unreadable move 'Nf9'"),
         ("1. e4 e5 2. Bb6", "MOVE", 2, 2, "illegal or unreadable move 'Bb6'"),
-        ("1. e4 hello e5", "MOVE", 2, 1, "illegal or unreadable move 'hello'"),
+        ("1. e4 e5 2. Nf9 d4 3. a3", "MOVE", 2, 3, "illegal or unreadable move 'Nf9'"),
+        ("1. e4 d5 2. ed Qxd5", "MOVE", 2, 2, "illegal or unreadable move 'ed'"),
+        ("1. e4 e5 2. Sf3", "MOVE", 2, 2, "illegal or unreadable move 'Sf3'"),
+        ("1. e4 e5 2. \u2658f3", "MOVE", 2, 2, "illegal or unreadable move '\u2658f3'"),
+        ("no game at all", "MOVE", 2, 0, "illegal or unreadable move 'all'"),
         ("1. e4 -- 2. d4", "NULL_MOVE", 2, 1, "null move '--'"),
         ("1. e4\n\n\nZ0 2. d4", "NULL_MOVE", 5, 1, "null move 'Z0'"),
         ("1. e4 0000", "NULL_MOVE", 2, 1, "null move '0000'"),
         ("1. e4 { no end\n 1-0\n", "OPEN_COMMENT", 2, 1, "a comment without '}'"),
         ("1. e4 (1. d4 1-0\n", "OPEN_VARIATION", 2, 1, "a variation without ')'"),
-        ("1. e4 \x07\xff e5", "MOVE", 2, 1, "illegal or unreadable move ' \xff'"),
+        ("1. e4 \x07\xffe5", "MOVE", 2, 1, "illegal or unreadable move ' \xffe5'"),
     ],
 )
 def test_a_game_with_a_fault_is_put_aside_and_the_next_is_read(
@@ -296,6 +301,42 @@ def test_a_game_that_cannot_be_set_up_is_put_aside(tag: str, kind: str, words: s
     assert (fault.fault.name, fault.line + 1, fault.ply) == (kind, 3, 0)
     assert fault.reason.startswith(words)
     assert fault.reason.count("FEN") <= 1  # quoted once
+
+
+@pytest.mark.parametrize(
+    ("movetext", "skipped"),
+    [
+        ("1. e4 1\u2026 e5 2. Nf3", 1),
+        ("1. e4 1\u2026e5 2. Nf3", 0),
+        ("1. e4 e5 # (D) 2. Nf3 D", 1),
+        ("1. e4 $1$13 e5 +/- \u00b1 \u221e N D TN 2. Nf3 \u2212+", 6),
+        ("1. e4\u00b1 e5 dbl 2. Nf3 \u2013", 2),
+        ("1. e4 <b>e5</b> <i> 2. <b>Nf3</b>", 1),
+        ("1. e4 hello e5 2. Nf3", 1),
+        ("1. e4 1... hello e5 2. Nf3 \u00bd-\u00bd", 2),
+        ("1. e4 e5 2. Nf3 0:1", 1),
+    ],
+)
+def test_a_word_that_is_no_move_is_skipped_and_counted(movetext: str, skipped: int):
+    text = HEADER + movetext
+    assert moves_of(text) == [OPENING]
+    assert parse(text).skipped == skipped
+    ((_, plies, _, errors),) = python_chess_games(text.encode())
+    assert plies == 3 and not errors
+
+
+def test_glyphs_of_windows_are_skipped_as_well():
+    text = (HEADER + "1. e4 1\u2026e5 \u00b1 2. Nf3\u2013 \u00bd-\u00bd").encode("cp1252")
+    assert moves_of(text) == [OPENING]
+    assert parse(text).skipped == 2
+
+
+@pytest.mark.parametrize(
+    ("header", "wanted"), [("0:1", -1), ("1:0", 1), ("\u00bd-\u00bd", 0), ("\u00bd:\u00bd", 0)]
+)
+def test_results_in_other_writings_are_read(header: str, wanted: int):
+    (game,) = games_of(parse(f'[Result "{header}"]\n\n1. e4 {header}\n'))
+    assert (game.result, game.moves) == (wanted, ("e2e4",))
 
 
 def test_a_long_offending_word_is_quoted_in_part():

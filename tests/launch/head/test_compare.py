@@ -206,9 +206,15 @@ def test_the_table_has_a_verdict_for_each_host():
         ("ssh: connect to host b port 22: Connection timed out", "no answer"),
         ("ssh: connect to host b port 22: Connection refused", "no ssh server answers"),
         ("client_loop: send disconnect: Broken pipe", "the connection broke"),
-        ("", "ssh failed: no output"),
+        ("", "its program there was killed by a signal"),
+        ("Too many authentication failures", "ssh failed: Too many"),
     ],
 )
 def test_what_ssh_says_becomes_one_phrase(said: str, phrase: str):
     assert explain_ssh(said).startswith(phrase)
     assert "expected" in explain_ssh(said)
+
+
+def test_an_agent_that_has_spoken_was_killed_whatever_a_login_script_prints():
+    assert explain_ssh("Welcome", has_answered=True) == explain_ssh("")
+    assert explain_ssh("client_loop: send disconnect: Broken pipe", has_answered=True) != explain_ssh("")

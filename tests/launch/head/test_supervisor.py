@@ -25,7 +25,7 @@ class Launch:
         self.num_ranks = len(modes)
         program = (
             "import sys; from alphazero.launch.head import supervisor; "
-            "from alphazero.launch.head.dry_run import say; "
+            "from alphazero.launch.head.lines import say; "
             "from alphazero.launch.plan.launch_plan import Command, HostPlan, LaunchPlan, Remote; "
             "ranks, directory, *argv = sys.argv[1:]; "
             "supervisor.build_command = lambda *arguments: Command(tuple(argv)); "

@@ -7,15 +7,29 @@ from pathlib import Path
 import pytest
 
 from alphazero.base.errors import LaunchError
+from alphazero.launch.head import sync_data
+from alphazero.launch.head.remote import Answer
 from alphazero.launch.head.sync_data import (
+    MARK,
     FileEntry,
     data_digest,
     describe,
     files_of,
     lacking,
     receive,
+    send,
     write_archive,
 )
+from alphazero.launch.plan.launch_plan import Remote
+
+
+@pytest.mark.parametrize("answer", ["", "[broken", "3", '{"a"', "[" * 100_000])
+def test_what_a_strange_host_answers_is_one_line_that_names_it(monkeypatch, store, answer):
+    told = [Answer(Remote("b", "b"), 0, f"Welcome\n{MARK}{answer}\n", "")]
+    monkeypatch.setattr(sync_data, "run_everywhere", lambda *arguments: told)
+    with pytest.raises(LaunchError, match=r"^--sync-data: b: ") as caught:
+        send([store], Remote("b", "b"))
+    assert "\n" not in str(caught.value)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def accounts(tmp_path: Path) -> Callable[..., dict[str, str]]:
     def write(**kinds: tuple[str, float]) -> dict[str, str]:
         for name, (kind, at_s) in kinds.items():
             fields = {"kind": kind, "ranks": [], "text": "why", "status": 1, "at_s": at_s}
-            (tmp_path / f"{name.removeprefix('rank')}.failure.json").write_text(json.dumps(fields))
+            (tmp_path / f"{name.removeprefix('rank')}.account.json").write_text(json.dumps(fields))
         return {OUTPUT_VARIABLE: str(tmp_path)}
 
     return write

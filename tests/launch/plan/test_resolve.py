@@ -237,6 +237,16 @@ def test_a_loopback_master_of_a_hostfile_or_controller_is_an_error_with_advice(h
         )
 
 
+def test_an_address_of_one_link_is_neither_taken_nor_offered_as_the_master(hostfile):
+    machine = replace(CPU, addresses=(*CPU.addresses, ("eth0", "fe80::5")))
+    with pytest.raises(LaunchError, match="--master-addr fe80::5: is an address of one link") as caught:
+        cluster(LaunchRequest(nodes=2, node_rank=0, master_addr="fe80::5"), machine)
+    assert str(caught.value).endswith("this machine has 10.0.0.5")
+    with pytest.raises(LaunchError, match=r"this machine \(box, 10\.0\.0\.5\)"):
+        path = hostfile("a slots=1\nb slots=1\n")
+        cluster(LaunchRequest(nodes=2, node_rank="auto", hostfile=path), machine)
+
+
 @pytest.mark.parametrize("address", ["localhost", "127.0.0.1", "127.0.1.1", "::1"])
 def test_a_loopback_master_that_a_person_names_means_that_all_nodes_are_here(address: str):
     by_hand = LaunchRequest(nodes=2, node_rank=0, master_addr=address)

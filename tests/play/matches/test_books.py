@@ -1,5 +1,7 @@
 """Books of openings: what they give, and errors that name file and line."""
 
+import bz2
+import gzip
 import os
 import re
 from pathlib import Path
@@ -75,7 +77,9 @@ def test_pgn_games_are_lines_of_so_many_plies(tmp_path) -> None:
             GAMES + '\n[Event "c"]\n\n1. Z0 e5 *\n',
             r"a\.pgn:13: a null move \(--\); expected a game of legal",
         ),
-        ("none.pgn", None, r"none\.pgn: cannot be read: No such file"),
+        ("none.pgn", None, r"none\.pgn: cannot read: No such file"),
+        ("a.bin", "\0" * 16, r"a\.bin: Polyglot"),
+        ("a.book", "\0" * 16, r"a\.book: binary data; expected openings"),
     ],
 )
 def test_a_fault_in_a_book_is_named_by_file_and_line(tmp_path, name, text, told, capfd) -> None:
@@ -88,10 +92,19 @@ def test_a_fault_in_a_book_is_named_by_file_and_line(tmp_path, name, text, told,
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
+def test_packed_books_are_read(tmp_path, suffix, pack) -> None:
+    for name, text in (("a.epd", f"{ITALIAN}\n"), ("a.pgn", GAMES)):
+        plain, packed = tmp_path / name, tmp_path / (name + suffix)
+        plain.write_text(text)
+        packed.write_bytes(pack(text.encode()))
+        assert read_book(packed) == read_book(plain)
+
+
 def test_a_pipe_and_a_device_are_refused_at_once(tmp_path) -> None:
     os.mkfifo(tmp_path / "pipe.epd")
     for path in (tmp_path / "pipe.epd", Path("/dev/zero"), tmp_path):
-        with pytest.raises(DataError, match=f"{path}: expected a file; this is a directory, pipe or device"):
+        with pytest.raises(DataError, match=f"{path}: this is no file; expected a file of openings"):
             read_book(path)
 
 

@@ -28,6 +28,10 @@ def test_what_is_no_time_control_is_named(text) -> None:
         TimeControl.parse(text, "--tc")
 
 
+def test_inf_is_no_clock() -> None:
+    assert TimeControl.parse("inf", "--tc") is None
+
+
 def test_a_clock_runs_down_and_gets_its_increment() -> None:
     clock = Clock(Limit(control=TimeControl(1, 0.1)))
     assert clock.left_s == pytest.approx(1.1)

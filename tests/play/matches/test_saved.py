@@ -12,6 +12,7 @@ from alphazero.play.matches.game import Ending, FinishedGame, pairings_of
 from alphazero.play.matches.openings import Opening
 from alphazero.play.matches.players import Player
 from alphazero.play.matches.record import MatchRecord
+from tests.support.data.match_states import with_checksums
 
 PLAYERS = [Player("a"), Player("b")]
 PAIRINGS = list(pairings_of(2, [Opening(), Opening(None, ("e2e4",))]))
@@ -53,22 +54,23 @@ def test_two_matches_that_write_to_one_file_are_noticed(tmp_path) -> None:
         record(tmp_path / "m.json")
 
 
-HEAD = {"version": 2, "settings": SETTINGS}
-GAME = {"number": 1, "points": 1.0, "ending": "normal", "opening": "x"}
+HEAD = {"version": 3, "settings": SETTINGS}
+GAME = {"number": 1, "points": 1.0, "ending": "normal", "opening": "x", "pgn": ""}
 
 
 def lines(*tables: object) -> str:
-    return "".join(json.dumps(table) + "\n" for table in tables)
+    return with_checksums("".join(json.dumps(table) + "\n" for table in tables).encode()).decode()
 
 
 @pytest.mark.parametrize(
     ("content", "told"),
     [
         ("", "Expecting value"),
+        (json.dumps(HEAD) + "\n", "line 1: changed"),
         ("[" * 100_000, "expected the file of a match"),
         ("[1]\n", "expected the file of a match"),
         (json.dumps(HEAD), "expected the file of a match"),
-        (lines(HEAD | {"version": 1}), "version 1; expected 2"),
+        (lines(HEAD | {"version": 1}), "version 1; expected 3"),
         (lines(HEAD, GAME | {"points": 0.25}), "game 1: 0.25 points"),
         (lines(HEAD, GAME | {"points": float("nan")}), "game 1: nan points"),
         (lines(HEAD, GAME | {"ending": "tea"}), "'tea' is not a valid Ending"),
@@ -112,8 +114,43 @@ def test_the_newest_game_is_in_the_pgn_file_once_whatever_a_killed_match_left(tm
         with record(state, path):
             pass
         kept = left if left and "other" in left else ""
-        repeated = text if kept and path.read_text().count(text) > 1 else ""
-        assert path.read_text() == f"before\n\n{kept}{text}{repeated}"
+        assert path.read_text() == f"before\n\n{kept}{text}"
+
+
+def test_a_pgn_file_without_an_earlier_game_is_refused(tmp_path) -> None:
+    state, path = tmp_path / "m.json", tmp_path / "m.pgn"
+    with record(state, path) as match:
+        match.add(over(2))
+        match.add(over(1))
     path.write_text("")
-    with pytest.raises(DataError, match=r"--pgn-out .*m\.pgn: 0 bytes; expected at least 8"):
+    with pytest.raises(DataError, match=r"--pgn-out .*m\.pgn: game 2 is missing"):
         record(state, path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        (b'"points": 0.0', b'"points": 1.0', 2),
+        (b'"points": 0.5', b'"points": 1.0', 3),
+        (b"[Round", b"[round", 2),
+        (b'"normal"', b'"time forfeit"', 2),
+        (b'"--nodes": "2"', b'"--nodes": "1"', 1),
+    ],
+)
+def test_a_state_that_was_changed_is_not_believed(tmp_path, old, new, line) -> None:
+    state = tmp_path / "m.json"
+    with record(state, tmp_path / "m.pgn") as match:
+        match.add(over(1, 0.0))
+        match.add(over(2, 0.5))
+    content = state.read_bytes()
+    assert old in content
+    games = (tmp_path / "m.pgn").read_bytes()
+    state.write_bytes(content.replace(old, new))
+    with pytest.raises(DataError, match=rf"m\.json: line {line}: "):
+        record(state, tmp_path / "m.pgn")
+    lines = content.splitlines(keepends=True)
+    for changed in ([lines[0], lines[2], lines[1]], [*lines, lines[2]], [lines[0], lines[2]]):
+        state.write_bytes(b"".join(changed))
+        with pytest.raises(DataError, match=r"m\.json: line \d: "):
+            record(state, tmp_path / "m.pgn")
+    assert (tmp_path / "m.pgn").read_bytes() == games

@@ -19,15 +19,15 @@ def game(number: int) -> str:
 
 
 def run(
-    sources: Path, store: Path, *, workers: int = 2, wait: bool = False, chunk_bytes: int = 4 << 20
+    sources: Path, store: Path, *, workers: int = 2, chunk_bytes: int = 4 << 20, **options: Any
 ) -> ImportReport:
     return import_games(
         [sources],
         store,
         workers=workers,
-        wait=wait,
         chunk_bytes=chunk_bytes,
         shard_limits=LIMITS,
+        **options,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from alphazero.launch.head import supervisor
-from alphazero.launch.head.dry_run import say
+from alphazero.launch.head.lines import say
 from alphazero.launch.head.supervisor import ChosenRun, Supervision, Supervisor
 from alphazero.launch.plan.launch_plan import HEAD, Command, HostPlan, LaunchPlan, Remote, Variable
 from alphazero.run.rank_watch import Limits

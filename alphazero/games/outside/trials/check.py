@@ -1,7 +1,8 @@
 """Random games by rules that lie outside the core: faults of the rules, lengths of games, speed.
 
-A check of a position belongs to _Game: of each one (look), of a copy (look_at_copy), of what followed where
-the network saw the same before (compare), of the end (look_at_end).
+In some of the games each move is made on a copy as well, as searches do, and the whole game once more from a
+new start. All that the rules show must stay the same. The first fault ends the check; what is odd and may be
+meant is a note.
 """
 
 from __future__ import annotations
@@ -12,28 +13,47 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from alphazero.games.outside.rules import Rules, State, answered, as_floats, watched
+from alphazero.base.errors import RulesError
+from alphazero.games.outside.names import class_of
+from alphazero.games.outside.rules import (
+    AnswerError,
+    Rules,
+    State,
+    actions_of,
+    answered,
+    as_floats,
+    returns_of,
+    text_of_moves,
+    watched,
+)
+from alphazero.games.outside.use import explainer_of
 
-MOST_PLIES = 100_000  # of a game that is given up as endless
-MOST_SHOWN = 40  # moves of a line
+# Games that are played on copies as well, which takes four times as long: the first, then one in so many.
+GAMES_ON_COPIES, THEN_ONE_IN, PLIES_ON_COPIES = 20, 7, 400
+ONE_SIDED = 50  # games of which each side wins some, unless something is wrong
+LARGE = 100.0  # of an observation's numbers
+SIDE = 3  # squares of the shortest side of what is taken for a board
 # Positions, and moves from them, that are remembered, of some 250 bytes each.
 MOST_REMEMBERED = 400_000
 
 # A game's moves, and how many of them led there: the lists are shared by all positions of the game.
 Place: TypeAlias = tuple[list[int], int]
+# All that the rules show of a position, by the method that shows it.
+Shown: TypeAlias = dict[str, Any]
 
 
 @dataclass
 class Findings:
-    """faults, notes: one line of a kind each. again: plies of a player who had moved just before.
+    """wins: by player. last_wins: those of the player who moved last. moved: plies by player.
 
-    notes: where the network sees one position and the rules have two, as many games have it on purpose; for
-    each kind the shortest pair of lines found, with its length. out_of_time: whether the limit of time ended
-    the games.
+    again: plies of a player who had moved just before. alike: where the network sees one position and the
+    rules have two, as many games have it on purpose; for each kind the shortest pair of lines found, with its
+    length. largest, are_signs: of the observations' numbers, and whether all are -1, 0 or 1. out_of_time:
+    whether the limit of time ended the games.
     """
 
     games: int = 0
@@ -41,11 +61,13 @@ class Findings:
     longest: int = 0
     most_legal: int = 0
     again: int = 0
-    first_wins: int = 0
-    draws: int = 0
+    moved: list[int] = field(default_factory=lambda: [0, 0])
+    wins: list[int] = field(default_factory=lambda: [0, 0])
+    last_wins: int = 0
     seconds: float = 0.0
-    faults: dict[str, str] = field(default_factory=dict)
-    notes: dict[str, tuple[int, str]] = field(default_factory=dict)
+    alike: dict[str, tuple[int, str]] = field(default_factory=dict)
+    largest: float = 0.0
+    are_signs: bool = True
     out_of_time: bool = False
 
 
@@ -64,61 +86,122 @@ class _Game:
     deadline: float
     moves: list[int] = field(default_factory=list)
 
-    def fault(self, kind: str, what: str) -> None:
-        self.found.faults.setdefault(kind, f"{kind}: {what} (the moves so far: {_text_of(self.moves)})")
-
-    def play(self, draw: random.Random) -> State:
-        state = self.rules.copy(self.rules.start)
-        last = None
-        while not state.is_terminal() and len(self.moves) < MOST_PLIES:
+    def play(self, draw: random.Random, is_on_copies: bool) -> None:
+        """To its end, or to that of the time. Raises AnswerError, and whatever the rules raise."""
+        rules, found = self.rules, self.found
+        state, twin = rules.copy(rules.start), rules.copy(rules.start)
+        now, last = self.look(state), -1
+        start = now
+        while not now["is_terminal"]:
+            if len(self.moves) == rules.max_plies:
+                raise AnswerError(f"is_terminal() is false after {rules.max_plies:,} plies, max_game_length")
             if time.perf_counter() > self.deadline:
-                self.found.out_of_time = True
-                break
+                found.out_of_time = True
+                return
             answered()
-            player, legal = state.current_player(), sorted(state.legal_actions())
-            seen, place = self.look(state, player, legal), (self.moves, len(self.moves))
+            player, legal = now["current_player"], now["legal_actions"]
+            seen = hashlib.blake2b(now["observation_tensor"], digest_size=16, salt=bytes([player])).digest()
+            place = self.moves, len(self.moves)
             self.compare(seen, hash(tuple(legal)), place)
-            self.found.again += player == last
-            last = player
             action = draw.choice(legal)
-            if len(self.moves) % 8 == 0:
-                self.look_at_copy(state, action, player, legal)
-            state.apply_action(action)
+            is_on_copies &= len(self.moves) < PLIES_ON_COPIES
+            copy = self.moved_copy(twin, action) if is_on_copies else twin
+            before, answer = now, state.apply_action(action)  # type: ignore[func-returns-value]
             self.moves.append(action)
-            returns = tuple(map(float, state.returns())) if state.is_terminal() else ()
-            self.compare(seen, returns, place, action)
-        return state
+            now = self.look(state)
+            if answer is not None and now == before:
+                kind = type(answer).__name__
+                raise AnswerError(
+                    f"apply_action() returns a {kind}; expected that it changes the state itself"
+                )
+            if is_on_copies:
+                self.same(
+                    now,
+                    copy,
+                    "the same move in a copy leads elsewhere, by {}; expected rules without "
+                    "chance, and a clone() of everything",
+                )
+                twin = copy
+            self.compare(seen, now.get("returns", ()), place, action)
+            found.moved[player] += 1
+            found.again += player == last
+            found.most_legal = max(found.most_legal, len(legal))
+            last = player
+        if is_on_copies:
+            self.play_again(start, now)
+        found.games += 1
+        found.longest = max(found.longest, len(self.moves))
+        for player, value in enumerate(now["returns"]):
+            found.wins[player] += value > 0
+            found.last_wins += value > 0 and player == last
 
-    def look(self, state: State, player: int, legal: list[int]) -> bytes:
-        """Whatever the core would refuse or a person could not use. A digest of what the network sees."""
+    def look(self, state: State) -> Shown:
+        """All that the rules show. Raises AnswerError for what the core refuses or nobody could use."""
+        shown: Shown = {"is_terminal": bool(state.is_terminal())}
+        if type(state).__str__ is not object.__str__:  # which has the object's address
+            shown["__str__"] = str(state)
+        if shown["is_terminal"]:
+            return shown | {"returns": returns_of(state)}
+        player, legal = state.current_player(), actions_of(state)
         if player not in (0, 1):
-            raise ValueError(f"current_player() is {player}; expected 0 or 1 while is_terminal() is false")
+            raise AnswerError(f"current_player() is {player}; expected 0 or 1 while is_terminal() is false")
         if not legal:
-            raise ValueError("legal_actions() is empty while is_terminal() is false")
-        self.found.most_legal = max(self.found.most_legal, len(legal))
+            raise AnswerError("legal_actions() is empty while is_terminal() is false")
         if len(set(legal)) < len(legal):
-            self.fault("legal_actions", "names an action twice")
+            raise AnswerError("legal_actions() names an action twice")
         most = self.rules.num_actions - 1
         if not 0 <= legal[0] <= legal[-1] <= most:
-            self.fault("legal_actions", f"{legal[0]} to {legal[-1]}; expected 0 to {most}")
+            raise AnswerError(f"legal_actions() has {legal[0]} to {legal[-1]}; expected 0 to {most}")
         seen = as_floats(state.observation_tensor(player))
-        if seen.size != np.prod(self.rules.shape) or not np.isfinite(seen).all():
-            expected = f"expected {np.prod(self.rules.shape)}, finite"
-            self.fault("observation_tensor", f"{seen.size} numbers; {expected}")
-        elif not np.array_equal(seen, as_floats(state.observation_tensor(player))):
-            self.fault("observation_tensor", "is another one when it is asked for again")
+        if seen.size != (size := math.prod(self.rules.shape)):
+            raise AnswerError(f"observation_tensor() has {seen.size} numbers; expected {size}")
+        if not (finite := np.isfinite(seen)).all():
+            number = int(finite.argmin())
+            raise AnswerError(
+                f"observation_tensor() has {seen[number]} as number {number}; expected finite ones"
+            )
+        if not np.array_equal(seen, as_floats(state.observation_tensor(player))):
+            raise AnswerError("observation_tensor() is another one when it is asked for again")
         texts = [state.action_to_string(player, action) for action in legal]
+        if not all(isinstance(text, str) for text in texts):
+            raise AnswerError(f"action_to_string() is {texts[0]!r}; expected a text")
         if len(set(texts)) < len(texts):
-            self.fault("action_to_string", "two legal actions have one text; people will type their numbers")
-        return hashlib.blake2b(seen.tobytes(), digest_size=16, salt=bytes([player])).digest()
+            raise AnswerError("action_to_string() has one text for two legal actions; expected one for each")
+        self.found.largest = max(self.found.largest, float(np.abs(seen).max()))
+        self.found.are_signs &= bool(np.isin(seen, (-1, 0, 1)).all())
+        return shown | {
+            "current_player": player,
+            "legal_actions": legal,
+            "observation_tensor": seen.tobytes(),
+            "action_to_string": texts,
+        }
 
-    def look_at_copy(self, state: State, action: int, player: int, legal: list[int]) -> None:
-        """A move in a copy must not change the original."""
-        before = as_floats(state.observation_tensor(player)).copy()
-        self.rules.copy(state).apply_action(action)
-        is_same = sorted(state.legal_actions()) == legal and state.current_player() == player
-        if not is_same or not np.array_equal(before, as_floats(state.observation_tensor(player))):
-            self.fault("clone", "a move in the copy changes the original")
+    def moved_copy(self, twin: State, action: int) -> State:
+        """A copy of the twin after a move, which is where the state comes to."""
+        before, copy = self.look(twin), self.rules.copy(twin)
+        self.same(before, copy, "clone() differs from its original in {}")
+        copy.apply_action(action)
+        self.same(
+            before, twin, "clone() shares parts with its original: a move in it changes the original's {}"
+        )
+        return copy
+
+    def play_again(self, start: Shown, end: Shown) -> None:
+        """The same moves from a new start."""
+        state = self.rules.new_start()
+        why = "the same moves in a new game lead elsewhere, by {}; expected rules without chance"
+        self.same(start, state, why)
+        for action in self.moves:
+            if state.is_terminal() or action not in actions_of(state):
+                raise AnswerError(why.format("legal_actions"))
+            state.apply_action(action)
+        self.same(end, state, why)
+
+    def same(self, expected: Shown, state: State, why: str) -> None:
+        """Raises AnswerError where the state shows something else."""
+        if (now := self.look(state)) != expected:
+            differ = [name for name in {**expected, **now} if expected.get(name) != now.get(name)]
+            raise AnswerError(why.format(" and ".join(differ)))
 
     def compare(self, seen: bytes, now: object, place: Place, action: int = -1) -> None:
         """Note where something else followed on what looks the same. place: of the position."""
@@ -129,26 +212,10 @@ class _Game:
         kind = "the result" if before and now else "whether the game ends"
         kind, after = ("their legal actions", "") if action < 0 else (kind, f" after action {action}")
         length = first[1] + place[1]
-        if before != now and length < self.found.notes.get(kind, (math.inf, ""))[0]:
-            moves = " and ".join(_text_of(moves[:ply]) for moves, ply in (first, place))
+        if before != now and length < self.found.alike.get(kind, (math.inf, ""))[0]:
+            moves = " and ".join(text_of_moves(moves[:ply]) for moves, ply in (first, place))
             what = f"two positions look the same and differ in {kind}{after}"
-            self.found.notes[kind] = length, f"observation_tensor: {what} (the moves: {moves})"
-
-    def look_at_end(self, end: State) -> None:
-        """Add a game that was played to its end, or to MOST_PLIES."""
-        length = len(self.moves)
-        self.found.games += 1
-        self.found.longest = max(self.found.longest, length)
-        if not end.is_terminal():
-            self.fault("is_terminal", f"no end within {MOST_PLIES:,} plies")
-            return
-        returns = [float(value) for value in end.returns()]
-        if returns not in ([1.0, -1.0], [0.0, 0.0], [-1.0, 1.0]):
-            self.fault("returns", f"{returns}; expected [1, -1], [0, 0] or [-1, 1]")
-        self.found.first_wins += returns[:1] == [1.0]
-        self.found.draws += returns[:1] == [0.0]
-        if length > self.rules.max_plies:
-            self.fault("max_game_length", f"a game of {length} plies; expected {self.rules.max_plies}")
+            self.found.alike[kind] = length, f"observation_tensor: {what} (the moves: {moves})"
 
 
 def check(
@@ -158,24 +225,74 @@ def check(
     most_seconds: float = math.inf,
     on_game: Callable[[], None] = lambda: None,
 ) -> Findings:
-    """Play so many random games, as far as the time suffices. Whatever the rules raise is raised."""
+    """Play so many random games, as far as the time suffices. Raises RulesError for the first fault."""
     found, draw = Findings(), random.Random(seed)
     followed: dict[tuple[bytes, int], tuple[object, Place]] = {}
     began = time.perf_counter()
     while found.games < num_games and not found.out_of_time:
         game = _Game(rules, found, followed, began + most_seconds)
-        with watched():
-            end = game.play(draw)
+        try:
+            with watched():
+                game.play(draw, found.games < GAMES_ON_COPIES or found.games % THEN_ONE_IN == 0)
+        except Exception as error:
+            moves = text_of_moves(game.moves)
+            raise RulesError(f"{explainer_of(rules.name)(error)} (the moves so far: {moves})") from error
         found.plies += len(game.moves)
-        if not found.out_of_time:
-            game.look_at_end(end)
-            on_game()
+        on_game()
     found.seconds = time.perf_counter() - began
     return found
 
 
-def _text_of(moves: list[int]) -> str:
-    """'4,0,8', or how many there are of a long line."""
-    if len(moves) > MOST_SHOWN:
-        return f"a line of {len(moves)}"
-    return ",".join(map(str, moves)) or "none"
+def notes_of(rules: Rules, found: Findings) -> list[str]:
+    """What is odd, and may be meant."""
+    notes = [note for _, note in found.alike.values()]
+    if not found.games:
+        notes.append(f"is_terminal: no game has ended; {found.plies:,} plies of one in {found.seconds:.0f} s")
+    decided = sum(found.wins)
+    for player, won in enumerate(found.wins):
+        if not found.moved[player] and found.games:
+            notes.append(f"current_player: player {player} is never to move")
+        elif won == decided >= ONE_SIDED:
+            what = f"player {player} won all {decided:,} games that were not drawn"
+            notes.append(f"returns: {what}; is it [1, -1] where player 0 won, whoever is to move?")
+    if not decided and found.games >= ONE_SIDED:
+        notes.append(f"returns: all {found.games:,} games were drawn")
+    if rules.clone is not None:
+        notes.append("clone: there is none, and copy.deepcopy takes its place, which is slow")
+    if found.largest > LARGE:
+        notes.append(
+            f"observation_tensor: has numbers up to {found.largest:,.0f}; networks learn from about 1"
+        )
+    if class_of(rules.name) is not None and (note := _note_on_shape(rules, found.are_signs)):
+        notes.append(f"observation_tensor: {note}")
+    return notes
+
+
+def _note_on_shape(rules: Rules, are_signs: bool) -> str:
+    """Where the network may not see the board as one; "" where all is as it seems."""
+    shape, read, num_actions = rules.observed, rules.shape, rules.num_actions
+
+    def fit(height: int, width: int) -> int:
+        """How a board suits the actions. 2: one for each square or column; 1: some for each square."""
+        squares = height * width
+        if min(height, width) < SIDE:
+            return 0
+        return 2 if num_actions in (width, squares, squares + 1) else int(num_actions % squares == 0)
+
+    if len(shape) == 1:
+        (size,) = shape
+        one_for_each = (num_actions >= SIDE**2, num_actions), (num_actions > SIDE**2, num_actions - 1)
+        is_board = any(is_enough and size % squares == 0 for is_enough, squares in one_for_each) or any(
+            size % side**2 == 0 and fit(side, side) for side in range(SIDE, math.isqrt(size) + 1)
+        )
+        is_board |= size % num_actions == 0 and fit(size // num_actions, num_actions) > 0
+        if not (are_signs and is_board):
+            return ""
+        return f"{size} numbers in a row; if they are squares, expected the shape [planes, height, width]"
+    meant = (math.prod(shape[:-2]), *shape[-2:]) if len(shape) != 3 else (shape[2], *shape[:2])
+    is_lost = len(shape) != 3 and read[1:] == (1, 1) and min(shape) >= SIDE
+    if not is_lost and fit(*meant[1:]) <= fit(*read[1:]):
+        return ""
+    seen = f"{read[0]} planes of {read[1]}x{read[2]}" if read[1:] != (1, 1) else "no board"
+    expected = f"if the squares are {meant[1]}x{meant[2]}, expected the shape {list(meant)}, planes first"
+    return f"numbers of shape {list(shape)} are {seen}; {expected}"
