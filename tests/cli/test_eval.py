@@ -165,26 +165,6 @@ def test_two_processes_find_what_one_finds(files, random_store, capsys: pytest.C
         }
 
 
-<<<<<<< HEAD
-def test_two_processes_err_in_the_solved_positions_in_which_one_errs(
-    files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    net = write_small_net(tmp_path / "net.pt", "connect4", 1)
-    argv = ["--weights", net, "--solved", "--simulations", "4", "--one-ply"]
-    alone = evaluate(files, capsys, *argv)
-    assert evaluate(files, capsys, *argv, "--gpus", "2") == alone
-    players = {"network alone", "best value one ply on", "4 simulations", "4 simulations, proofs"}
-    assert all(entry["errors"].keys() == players for entry in alone["networks"][0]["sets"])
-    assert any(count for entry in alone["networks"][0]["sets"] for count in entry["errors"].values())
-    # One position, with two processes.
-    one = tmp_path / "one"
-    one.write_text("44455554221 2\n")
-    few = evaluate(files, capsys, *argv, "--solved-sets", str(one), "--gpus", "2")
-    assert few == evaluate(files, capsys, *argv, "--solved-sets", str(one))
-
-
-=======
->>>>>>> main
 @pytest.mark.parametrize(
     ("words", "message"),
     [
