@@ -9,7 +9,6 @@ from alphazero.cli.main import main
 from tests.support.paths import FIXTURES
 
 SMALL = {
-    "analysis": ["--positions", "2", "--simulations", "4"],
     "ceilings": ["--size", "32", "--seconds", "0.01"],
     "training": [
         *("--device", "cpu", "--blocks", "1", "--filters", "8", "--batch-size", "64"),
@@ -59,7 +58,7 @@ def test_all_leaves_out_what_takes_minutes_or_a_gpu(monkeypatch):
 
 
 # These start jobs or processes, and what they measure has tests of its own.
-SLOW = ("analysis", "engine", "training")
+SLOW = ("engine", "training")
 
 
 @pytest.mark.parametrize(
