@@ -248,7 +248,7 @@ def test_positions_in_progress_are_bounded_by_number_and_memory(net: Net, memory
 def test_queries_are_read_ahead_no_further_than_memory_allows(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    query = json.dumps({"id": "a", "simulations": 30}).encode() + b"\n"
+    query = json.dumps({"id": "a", "simulations": 4}).encode() + b"\n"
     monkeypatch.setattr(analysis, "MOST_HELD", 10 * len(query))
 
     class Counted(io.BytesIO):
@@ -258,13 +258,13 @@ def test_queries_are_read_ahead_no_further_than_memory_allows(
             self.num_read += 1
             return super().readline(size)
 
-    lines = Counted(query * 200)
+    lines = Counted(query * 80)
     ahead: list[int] = []
     server = new_server(
         net, lambda text: ahead.append(lines.num_read - len(ahead)), in_flight=1, batch_size=4
     )
     server.run(lines)
-    assert len(ahead) == 200 and max(ahead) < 10 + 4 + 4 + analysis.LINES_AHEAD
+    assert len(ahead) == 80 and max(ahead) < 10 + 4 + 4 + analysis.LINES_AHEAD
 
 
 def test_input_that_cannot_be_read_ends_the_server(net: Net) -> None:
