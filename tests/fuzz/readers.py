@@ -64,12 +64,15 @@ class Kind:
     mutations: tuple[tuple[str, Mutate], ...]
     readers: tuple[Callable[[Path], int | None], ...]
     mend: Callable[[Path], None] | None = None
+    files: str = "*"  # of a directory, which are damaged
 
 
 def damage(kind: Kind, example: Path, random: Random) -> None:
     """Change one file of the example, in place."""
     files_in = (
-        [example] if example.is_file() else sorted(path for path in example.rglob("*") if path.is_file())
+        [example]
+        if example.is_file()
+        else sorted(path for path in example.rglob(kind.files) if path.is_file())
     )
     path = random.choice(files_in)
     mutate = next((mutate for suffix, mutate in kind.mutations if path.name.endswith(suffix)), damaged)
