@@ -13,6 +13,7 @@ _HOMES = {
     "Board": "alphazero.games.board",
     "Evaluation": "alphazero.play.net",
     "Net": "alphazero.play.net",
+    "SearchLimits": "alphazero.search.tree_search",
     "Snapshot": "alphazero.search.snapshot",
     "Store": "alphazero.data.open",
     "StoredGame": "alphazero.data.open",

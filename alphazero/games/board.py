@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import operator
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, SupportsIndex
 
 from alphazero.base.errors import GameInputError
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import Style, draw
-from alphazero.games.notation import RESULTS, from_python_chess, move_text, read_move, svg
+from alphazero.games.notation import RESULTS, from_python_chess, history_of, move_text, read_move, svg
+from alphazero.games.outside.names import is_outside
 from alphazero.games.registry import START, make_line, read_game
 
 if TYPE_CHECKING:
     import chess
+
+    from alphazero.games.outside.rules import State
 
 
 class Board:
@@ -22,29 +26,42 @@ class Board:
         board.legal_moves[:2], board.turn, board.result
 
     Moves are texts: SAN or UCI in chess, a column in Connect Four, a square such as d3 (or pass) in Othello
-    and tic-tac-toe; in chess also moves of python-chess. The first player is White in chess and x elsewhere.
+    and tic-tac-toe; in chess also moves of python-chess, and the numbers of actions in games of OpenSpiel and
+    Python files. The first player is White in chess and x elsewhere.
     """
 
     def __init__(
         self,
         game: str = "chess",
-        start: str | chess.Board | None = None,
-        moves: Iterable[str | chess.Move] = (),
+        start: str | chess.Board | State | None = None,
+        moves: Iterable[str | int | chess.Move] = (),
     ) -> None:
         """start: a position as text (chess: FEN; the others: rows from the top, x moves first).
 
-        Or a board of python-chess, with the moves on its stack. Raises ConfigError for the game,
-        GameInputError for the position and the moves.
+        Or a board of python-chess, with the moves on its stack, or a state of OpenSpiel or of a Python file
+        that has the moves so far, history(). Raises ConfigError for the game, GameInputError for the position
+        and the moves.
         """
-        before: list[str] = []
-        if start is not None and not isinstance(start, str):
+        name = read_game("game", game)
+        before: Sequence[str | int] = ()
+        state = start if is_outside(name) and not isinstance(start, str) else None
+        if state is not None:
+            start, before = None, history_of(state)
+        elif start is not None and not isinstance(start, str):
             start, before = from_python_chess(start)
             if game != "chess":
                 raise GameInputError(f"a board of chess: expected a position of {game}")
-        self._line = make_line(read_game("game", game), start)
+        self._line = make_line(name, start)
         self._moves: list[int] = []
         self._start = None if start == START else start
-        self._follow(before)
+        for number, made in enumerate(before, start=1):
+            try:
+                self.push(made)
+            except GameInputError as error:
+                raise GameInputError(f"move {number}: {error}") from None
+        kind = type(state)
+        if state is not None and kind.__str__ is not object.__str__ and str(state).rstrip() != str(self):
+            raise GameInputError(f"a state of {kind.__name__}: its history() does not lead to it")
         for move in moves:
             self.push(move)
 
@@ -110,28 +127,22 @@ class Board:
         outcome = self._line.outcome()
         return outcome.termination.name.lower() if outcome.over else ""
 
-    def push(self, move: str | chess.Move) -> None:
+    def push(self, move: str | int | chess.Move) -> None:
         """Play a move, also after a draw by repetition or fifty moves, which players need not claim.
 
         Raises GameInputError for a move that is not legal, with the nearest one that is.
         """
+        if is_outside(self.game) and isinstance(move, SupportsIndex):
+            if (number := operator.index(move)) not in self._line.legal():
+                raise GameInputError(f"{number}: no legal action here")
+            return self._push(number)
         if not isinstance(move, str):
             import chess
 
             if not isinstance(move, chess.Move):
                 raise GameInputError(f"a move of type {type(move).__name__}: expected a text or a chess.Move")
             move = move.uci()
-        self._push(read_move(self._line, move))
-
-    def _follow(self, texts: list[str]) -> None:
-        """Play moves that may follow a draw, as players need not claim one."""
-        import alphazero._core as _core
-
-        for number, text in enumerate(texts, start=1):
-            try:
-                self._push(self._line.text_to_move(text))
-            except _core.GameError as error:
-                raise GameInputError(f"move {number}: {error}") from None
+        return self._push(read_move(self._line, move))
 
     def _push(self, move: int) -> None:
         self._line.push(move)

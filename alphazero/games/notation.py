@@ -121,6 +121,18 @@ def from_python_chess(board: object) -> tuple[str, list[str]]:
     return board.root().fen(), [move.uci() for move in board.move_stack]
 
 
+def history_of(state: object) -> list[int]:
+    """The actions that led to a state of rules outside the core. Raises GameInputError where it has none."""
+    history = getattr(state, "history", None)
+    if not callable(history):
+        kind = type(state).__name__
+        raise GameInputError(
+            f"a position of type {kind}: expected the list of its moves, a text such as 4,0,8, or a state "
+            "with the method history(), which gives the actions so far"
+        )
+    return [int(action) for action in history()]
+
+
 def svg(line: Line, last: str) -> str | None:
     """A drawing of a chess position by python-chess, with the last move (UCI) marked; None in other games."""
     if line.NAME != CHESS:

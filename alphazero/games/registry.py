@@ -126,7 +126,7 @@ class Game:
     usual_moves: legal moves of a usual position, for measurements.
     has_embedded_games: games to learn from ship with the program.
     has_solved_positions: so do positions with exact values (measure/truth/connect4.py).
-    measured_by: the command that says how good a network is; examples/ is that of the checkout.
+    measured_by: the command that says how good a network is; {games} are some to predict.
     """
 
     name: str
@@ -156,7 +156,7 @@ _GAMES = (
         policy_planes=NUM_POLICY_PLANES,
         policy_moves=chess_policy_moves,
         has_embedded_games=True,
-        measured_by="eval {network} --data examples/games.pgn.gz",
+        measured_by="eval {network} --data {games}",
     ),
     # A column is its bottom square.
     Game(

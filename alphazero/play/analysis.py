@@ -38,11 +38,9 @@ if TYPE_CHECKING:
 LONGEST_LINE = 2**20  # bytes of a query
 MOST_HELD = 2**24  # bytes of the queries that wait for their searches
 LINES_AHEAD = 16  # read before the searches look at them
-# Memory of a position in progress: its tree begins with a block of nodes and one of edges; a simulation takes
-# a node with some 40 edges there and a record of the cache, and touches a page of the cache's index, which is
-# a ninth of the cache. Measured: 1.5 MB with 100 simulations, 4.2 MB with 1,000, 10 MB with 5,000.
-TREE_BYTES, SIMULATION_BYTES, PAGE_BYTES = 2 * MEGABYTE, 800, 4096
-INDEX_BYTES = TreeSettings().cache_mb * MEGABYTE // 9
+# Memory of a position in progress, whose tree and cache begin with whole blocks, and of each simulation.
+# Measured: 1.5 MB with 100 simulations, 4.2 MB with 1,000, 10 MB with 5,000.
+POSITION_BYTES, SIMULATION_BYTES = 6 * MEGABYTE, 1000
 MEMORY_SHARE = 0.5  # of what is free
 
 Answer: TypeAlias = dict[str, Any]
@@ -312,8 +310,8 @@ class AnalysisServer:
 
     def _has_room(self) -> bool:
         """For another search, of the next position that is known; there is always room for one."""
-        simulations = [each.query.simulations for each in [*self._growing, *list(self._evaluated)[:1]]]
-        taken = sum(TREE_BYTES + SIMULATION_BYTES * n + min(INDEX_BYTES, PAGE_BYTES * n) for n in simulations)
+        searched = [*self._growing, *list(self._evaluated)[:1]]
+        taken = sum(POSITION_BYTES + SIMULATION_BYTES * each.query.simulations for each in searched)
         return not self._growing or (len(self._growing) < self._most_in_flight and taken <= self._memory)
 
     def _plant(self) -> None:

@@ -37,9 +37,11 @@ EVALUATED_AT_ONCE = 256  # the most positions of a batch of evaluate_batch
 if TYPE_CHECKING:
     import chess
 
-    Move: TypeAlias = str | chess.Move
+    from alphazero.games.outside.rules import State
+
+    Move: TypeAlias = str | int | chess.Move
     # A position: a board, its text (chess: FEN; None is the start of the game), or that text with moves.
-    Position: TypeAlias = Board | chess.Board | str | tuple[str | None, Sequence[Move]] | None
+    Position: TypeAlias = Board | chess.Board | State | str | tuple[str | None, Sequence[Move]] | None
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Net:
         """The torch module, in eval mode: planes [B, C, H, W] to logits (network/model/resnet.py)."""
         return self._network
 
-    def board(self, start: str | chess.Board | None = None, moves: Iterable[Move] = ()) -> Board:
+    def board(self, start: str | chess.Board | State | None = None, moves: Iterable[Move] = ()) -> Board:
         """A board of the network's game."""
         return Board(self.game, start, moves)
 
@@ -97,9 +99,10 @@ class Net:
     ) -> Evaluation:
         """Evaluate one position, without a search.
 
-        position: as text (chess: FEN; None is the start of the game), a Board or a board of python-chess.
-        moves: played from there, in SAN or UCI; they are the position's history, which the network sees, as
-        are the moves of a board. fill: what stands for positions before the first, 'no' or 'fen_only'.
+        position: as text (chess: FEN; None is the start of the game), a Board, a board of python-chess, or a
+        state of OpenSpiel or a Python file with history(). moves: played from there, as for Board; they are
+        the position's history, which the network sees, as are the moves of a board. fill: what stands for
+        positions before the first, 'no' or 'fen_only'.
         Raises GameInputError.
         """
         return self.evaluate_batch([self._board(position, moves)], fill=fill)[0]

@@ -62,6 +62,7 @@ COMMANDS = {
     "quit": "quit, as Ctrl-D and Ctrl-C do",
 }
 _WORDS = {text.split()[0]: text for text in COMMANDS}
+_ALIASES = {"back": "undo", "exit": "quit"}
 
 
 @dataclass
@@ -163,43 +164,34 @@ class PlaySession:
             self.write(str(error))
 
     def _do(self, word: str, rest: str, typed: str) -> None:
-        match word:
-            case "new":
-                self._new(rest)
-            case "fen":
-                self._fen(rest)
-            case "pgn" if not rest:
-                raise GameInputError("pgn: expected the name of a file, as pgn game.pgn")
-            case "pgn":
-                self._add_to(Path(rest).expanduser())
-            case (
-                "hint" | "undo" | "back" | "flip" | "board" | "moves" | "resign" | "help" | "quit" | "exit"
-            ) if rest:
-                raise GameInputError(f"{quoted(typed)}: expected {word} alone")
-            case "hint":
-                self._hint()
-            case "undo" | "back":
-                self._back()
-            case "flip":
-                self._flip()
-            case "board":
-                self._show()
-            case "moves":
-                self._moves()
-            case "resign":
-                self._resign()
-            case "help":
-                how = (
-                    "SAN or UCI (Nf3, g1f3, O-O, e8=Q)"
-                    if self._board.game == CHESS
-                    else "as `moves` lists it"
-                )
-                for row in table([("a move", how), *COMMANDS.items()]):
-                    self.write(f"  {row}")
-            case "quit" | "exit":
-                self._quits = True
-            case _:
-                self._move(typed)
+        if word not in _WORDS and word not in _ALIASES:
+            self._move(typed)
+            return
+        word = _ALIASES.get(word, word)
+        command: Callable[..., None] = getattr(self, f"_do_{word}")
+        if _WORDS[word] != word:  # it takes something
+            command(rest)
+        elif rest:
+            raise GameInputError(f"{quoted(typed)}: expected {word} alone")
+        else:
+            command()
+
+    def _do_board(self) -> None:
+        self._show()
+
+    def _do_pgn(self, name: str) -> None:
+        if not name:
+            raise GameInputError("pgn: expected the name of a file, as pgn game.pgn")
+        self._add_to(Path(name).expanduser())
+
+    def _do_help(self) -> None:
+        is_chess = self._board.game == CHESS
+        how = "SAN or UCI (Nf3, g1f3, O-O, e8=Q)" if is_chess else "as `moves` lists it"
+        for row in table([("a move", how), *COMMANDS.items()]):
+            self.write(f"  {row}")
+
+    def _do_quit(self) -> None:
+        self._quits = True
 
     def _move(self, typed: str) -> None:
         if self._is_over:
@@ -216,7 +208,7 @@ class PlaySession:
             self._show()
             self._keep()
 
-    def _hint(self) -> None:
+    def _do_hint(self) -> None:
         if self._is_over:
             raise GameInputError(self._result())
         found = self._search()
@@ -224,7 +216,7 @@ class PlaySession:
         for row in lines_text(found, HINT_LINES):
             self.write(row)
 
-    def _back(self) -> None:
+    def _do_undo(self) -> None:
         """Return to the person's previous turn."""
         before = self._board.copy()
         self._resigned, was_resigned = "", self._resigned
@@ -240,13 +232,13 @@ class PlaySession:
             raise GameInputError("undo: no move of yours to take back") from None
         self._show()
 
-    def _flip(self) -> None:
+    def _do_flip(self) -> None:
         if not can_be_flipped(self._board.line):
             raise GameInputError(f"flip: a board of {self._board.game} cannot be flipped")
         self.style = replace(self.style, flipped=not self.style.flipped)
         self._show()
 
-    def _moves(self) -> None:
+    def _do_moves(self) -> None:
         line = self._board.line
         played = Board(self._board.game, self._board.start)
         texts = []
@@ -257,14 +249,14 @@ class PlaySession:
         legal = [] if self._is_over else [move_text(line, move) for move in line.legal()]
         self.write(f"legal: {' '.join(legal) or 'none'}")
 
-    def _resign(self) -> None:
+    def _do_resign(self) -> None:
         if self._is_over:
             raise GameInputError(self._result())
         self._resigned = "0-1" if self._person == "first" else "1-0"
         self._show()
         self._keep()
 
-    def _new(self, side: str) -> None:
+    def _do_new(self, side: str) -> None:
         chosen = SIDE_WORDS.get(side.lower(), side.lower()) or self._person
         if chosen not in SIDES:
             raise GameInputError(f"new {side}: expected {', '.join((*SIDES, *SIDE_WORDS))}")
@@ -272,7 +264,7 @@ class PlaySession:
         self._begin(chosen)
         self._show()
 
-    def _fen(self, position: str) -> None:
+    def _do_fen(self, position: str) -> None:
         if not position:
             self.write(self._board.fen)
             return

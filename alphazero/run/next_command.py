@@ -17,7 +17,7 @@ from alphazero.machine.environment import CHECKOUT
 # Set by our launcher for the ranks: what the user typed, as a JSON list.
 COMMAND_VARIABLE = "ALPHAZERO_COMMAND"
 SCRIPT = CHECKOUT / "launch_distributed_training.sh"
-EXAMPLES = CHECKOUT / "examples"
+GAMES = CHECKOUT / "examples" / "games.pgn.gz"
 OUTER_LAUNCHERS = ("torchrun", "torch.distributed.run")
 LAUNCHED_VARIABLES = ("TORCHELASTIC_RUN_ID", "CROSS_SIZE")  # by torchrun, by DeepSpeed's launcher
 UNKNOWN_COMMAND = "the command that started this job"
@@ -62,15 +62,13 @@ def uses_of(weights: str, measured_by: str, rules: Sequence[str] = ()) -> list[t
     measured_by: of its game (games/registry.py), "" for none. rules: the words that name the game's own file.
     """
     words = " ".join([shlex.quote(weights), *rules])
-    if EXAMPLES.name in measured_by and not EXAMPLES.is_dir():
-        measured_by = ""
-    measured_by = measured_by.replace(EXAMPLES.name, shlex.quote(_short(EXAMPLES)))
     uses = [
         ("play against it", f"alphazero play {words}"),
         ("look at a position", f"alphazero analyse {words}"),
     ]
     if measured_by:
-        uses.append(("measure it", f"alphazero {measured_by.format(network=words)}"))
+        games = shlex.quote(_short(GAMES)) if GAMES.is_file() else "GAMES.pgn"
+        uses.append(("measure it", f"alphazero {measured_by.format(network=words, games=games)}"))
     return uses
 
 

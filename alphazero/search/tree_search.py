@@ -24,6 +24,7 @@ from queue import SimpleQueue
 from typing import TypeAlias
 
 import alphazero._core as _core
+from alphazero.games.board import Board
 from alphazero.games.core_types import BatchEvaluation, GameSearch, Leaves, Line
 from alphazero.games.registry import get_game, make_line
 from alphazero.search.batched import Evaluator, Pending
@@ -152,11 +153,12 @@ class TreeSearch:
         atexit.register(_close_all)  # once, and not before there is a search
         _OPEN.add(self)
 
-    def set_line(self, line: Line) -> int:
+    def set_line(self, line: Line | Board) -> int:
         """The position to search is the end of this line, of which a copy is taken. Ends a search under way.
 
         Returns how many visits of it are known from before.
         """
+        line = line.line if isinstance(line, Board) else line
         self.stop()
         with self._gate:
             self._line = line.copy()

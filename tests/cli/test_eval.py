@@ -15,7 +15,6 @@ from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights
 from alphazero.settings.sections import NetworkConfig
-from tests.support.evaluation.small_nets import write_small_net
 from tests.support.paths import REPOSITORY
 
 SHARED = "1. e4 e5 2. Nf3 Nc6"
@@ -166,29 +165,12 @@ def test_two_processes_find_what_one_finds(files, random_store, capsys: pytest.C
         }
 
 
-def test_two_processes_err_in_the_solved_positions_in_which_one_errs(
-    files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    nets = [write_small_net(tmp_path / f"{seed}.pt", "connect4", seed) for seed in (1, 2)]
-    argv = ["--weights", *nets, "--solved", "--simulations", "8", "--one-ply"]
-    alone = evaluate(files, capsys, *argv)
-    assert evaluate(files, capsys, *argv, "--gpus", "2") == alone
-    players = {"network alone", "best value one ply on", "8 simulations", "8 simulations, proofs"}
-    assert all(entry["errors"].keys() == players for entry in alone["networks"][0]["sets"])
-    assert any(count for entry in alone["networks"][0]["sets"] for count in entry["errors"].values())
-    # One position, with two processes.
-    one = tmp_path / "one"
-    one.write_text("44455554221 2\n")
-    few = evaluate(files, capsys, *argv, "--solved-sets", str(one), "--gpus", "2")
-    assert few == evaluate(files, capsys, *argv, "--solved-sets", str(one))
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--weights", "net2", "--data", "one"], "net2.pt: plays tictactoe, --data holds chess"),
         (["--weights", "none.pt", "--data", "one"], "network none.pt: no such file or directory"),
-        (["--weights", "net2", "--solved"], "net2.pt: plays tictactoe; --solved is for connect4"),
+        (["--weights", "net2", "--solved"], "--gpus 2: --solved runs in one process; expected 1"),
     ],
 )
 def test_a_mistake_that_a_process_or_its_parent_finds_is_one_line(

@@ -87,13 +87,13 @@ def test_a_number_of_positions_is_drawn_by_a_seed_and_printed_as_a_table(tmp_pat
         (("c", "--solved", "--solver", "exact"), "connect4 is this program's own"),
         (("w", "c", "--solved", "--solver", "exact"), "c.pt: plays connect4; expected nim.py:Nim(piles=3)"),
         (("w", "--solved", "--solver", "perfect"), "--solver: 'perfect': expected exact or FILE.py:NAME"),
-        (("w", "--solved", "--solver", "exact", "--all-moves"), "--all-moves: not with --solver"),
-        (("w", "--solved", "--solver", "exact", "--gpus", "2"), "--gpus: not with --solver"),
+        (("t", "--solved"), "t.pt: plays tictactoe; --solved is for connect4"),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path: Path, capsys, words: tuple[str, ...], message: str) -> None:
     small_net(tmp_path / "w.pt", NIM)
     small_net(tmp_path / "c.pt", "connect4")
-    argv = [str(tmp_path / f"{word}.pt") if word in ("w", "c") else word for word in words]
+    small_net(tmp_path / "t.pt", "tictactoe")
+    argv = [str(tmp_path / f"{word}.pt") if len(word) == 1 else word for word in words]
     assert main(["eval", *argv, "--device", "cpu"]) == 2
     assert message in capsys.readouterr().err.splitlines()[-1]

@@ -189,10 +189,10 @@ def test_what_may_be_meant_is_a_note(
         ((6, 7), 7, True, "[1, 6, 7]"),
         ((9, 9), 81, False, "[1, 9, 9]"),  # else 9 planes of 3x3
         ((3, 225), 225, True, ""),  # planes and squares
-        ((2, 1, 8, 8), 64, True, ""),
+        ((2, 1, 8, 8), 64, True, "[2, 8, 8]"),
         ((24,), 12, True, "[planes, height, width]"),
         ((42,), 7, True, "[planes, height, width]"),
-        ((130,), 65, True, ""),
+        ((131,), 65, True, ""),
         ((128,), 65, True, "[planes, height, width]"),  # a pass
         ((24,), 12, False, ""),
         ((4,), 9, True, ""),

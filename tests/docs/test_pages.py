@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from alphazero.cli.command_table import COMMANDS, build_parser
-from alphazero.games.registry import get_game
 from tests.support.docs.pages import FENCED, PAGES, RUN, SHOWN, blocks
 from tests.support.paths import REPOSITORY
 
@@ -211,10 +210,3 @@ def test_every_measured_table_has_its_command():
             command = re.search(r"(alphazero|launch_distributed_training\.sh|pytest|make) [\w-]", section)
             told = command or "gpu.md#" in section or "No command" in section
             assert told, section.splitlines()[0]
-
-
-def test_what_the_end_of_a_run_suggests_to_evaluate_on_is_there():
-    """It is said as README says everything: in the root of the checkout."""
-    *_, flag, path = get_game("chess").measured_by.split()
-    assert flag == "--data"
-    assert (ROOT / path).is_file()

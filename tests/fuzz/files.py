@@ -17,7 +17,9 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-from tests.fuzz.readers import KINDS, Kind, damage
+from tests.fuzz.foreign import KINDS as FOREIGN
+from tests.fuzz.readers import KINDS as OF_DATA
+from tests.fuzz.readers import Kind, damage
 from tests.fuzz.sandbox import Outcome, try_reader
 
 # What commands import when they are called: here once, before the first fork.
@@ -31,6 +33,10 @@ MODULES = (
     "alphazero.cli.playing.match",
     "alphazero.cli.training.report",
     "alphazero.cli.training.runs",
+    "alphazero.cli.training.launch",
+    "alphazero.cli.playing.match_report",
+    "chess.syzygy",
+    "pyspiel",
     "alphazero.show.report.page",
     "alphazero.show.report.picture",
     "matplotlib.figure",
@@ -42,6 +48,7 @@ MODULES = (
     "alphazero.network.inference.evaluator",
     "torch._dynamo",
 )
+KINDS = (*OF_DATA, *FOREIGN)
 NUM_EXAMPLES = 4
 MOST_KEPT = 5  # of one fault
 

@@ -153,9 +153,14 @@ def test_a_search_waits_for_the_one_before_it_unless_that_has_no_end() -> None:
         engine.until("bestmove")
         assert field(engine.until("bestmove")[-2], "nodes") == "70"
         assert sum("go: stopped the search in progress" in line for line in engine.lines) == 1
-        engine.send("go nodes 1000000000", "go nodes 20", "stop")  # which ends both
+        engine.send(
+            "position startpos", "go nodes 1000000000", "go perft 30", "go infinite", "go nodes 20", "stop"
+        )  # all
+        for _ in range(3):
+            engine.until("bestmove")
+        engine.send("go mate 3", "go nodes 30")  # which may have no end
         engine.until("bestmove")
-        engine.until("bestmove")
+        assert field(engine.until("bestmove")[-2], "nodes") == "30"
 
 
 def test_infos_come_at_least_about_once_a_second() -> None:

@@ -14,10 +14,12 @@ import pytest
 import torch
 
 from alphazero.cli.main import main
-from alphazero.games.registry import get_spec
+from alphazero.games.registry import get_spec, make_line, read_game
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights
+from alphazero.play.uci.protocol import read_move
 from alphazero.settings.sections import NetworkConfig
+from tests.support.evaluation.small_nets import write_small_net
 from tests.support.paths import REPOSITORY
 
 
@@ -102,15 +104,41 @@ def test_readyok_is_told_before_the_end(command: list[str], script: str) -> None
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "readyok"
 
 
-def test_a_network_of_another_game_is_an_error_of_one_line(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    config = NetworkConfig(game="tictactoe", blocks=1, filters=8)
-    save_weights(tmp_path / "other.pt", AlphaZeroNet(config, get_spec("tictactoe")), {})
-    command = [sys.executable, "-m", "alphazero", "uci", str(tmp_path / "other.pt"), "--device", "cpu"]
-    script = "uci\nisready\nquit\n"
-    done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and "readyok" not in done.stdout
-    assert "plays tictactoe" in done.stderr and done.stderr.count("\n") == 1
+@pytest.mark.parametrize(
+    "game", ["tictactoe", "openspiel:breakthrough(rows=5,columns=5)", "examples/nim.py:Nim"]
+)
+def test_a_script_in_another_game(game: str, tmp_path: Path) -> None:
+    if game.startswith("openspiel"):
+        pytest.importorskip("pyspiel")
+    rules = ["--game", game] if ".py" in game else []
+    name = read_game("game", game)
+    write_small_net(tmp_path / "other.pt", name)
+    command = [
+        sys.executable,
+        "-m",
+        "alphazero",
+        "uci",
+        str(tmp_path / "other.pt"),
+        "--device",
+        "cpu",
+        *rules,
+    ]
+
+    def told(script: str) -> list[str]:
+        done = subprocess.run(
+            command, input=script, cwd=REPOSITORY, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0 and done.stderr == ""
+        return done.stdout.splitlines()
+
+    assert told("uci\nisready\nquit\n")[-1] == "readyok"
+    line, moves = make_line(name), []
+    for _ in range(3):
+        position = f"position startpos moves {' '.join(moves)}"
+        *_, answer = told(f"uci\n{position}\nd\ngo nodes 30\ngo perft 1\ngo nodes 20\n")
+        moves.append(answer.split()[1])
+        line.push(read_move(line, moves[-1]))
+    assert told("position startpos moves x\ngo\n")[-1] == "bestmove 0000"
 
 
 def test_the_order_in_which_fastchess_asks(command: list[str]) -> None:

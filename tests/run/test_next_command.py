@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from alphazero.games.registry import get_game
 from alphazero.run import next_command
 from alphazero.run.next_command import (
     COMMAND_VARIABLE,
@@ -63,20 +64,22 @@ def test_a_run_is_begun_once_more_beside_itself():
     assert afresh([], "job") == f"{UNKNOWN_COMMAND} --fresh-start"
 
 
-def test_commands_that_use_a_network_take_a_name_with_spaces():
-    uses = uses_of("my runs/job", "eval {network} --data examples/games.pgn.gz")
+def test_commands_that_use_a_network_take_a_name_with_spaces(tmp_path, monkeypatch):
+    uses = uses_of("my runs/job", "eval {network} --data {games}")
     commands = [shlex.split(command) for _, command in uses]
     assert [words[:3] for words in commands] == [
         ["alphazero", name, "my runs/job"] for name in ("play", "analyse", "eval")
     ]
-    assert Path(commands[-1][-1]).is_file()
+    monkeypatch.chdir(tmp_path)  # games to measure it on are there, or have no name
+    (*_, path) = shlex.split(uses_of("runs/job", get_game("chess").measured_by)[-1][1])
+    assert Path(path).is_file()
+    monkeypatch.setattr(next_command, "GAMES", tmp_path / "none.pgn")
+    assert uses_of("runs/job", get_game("chess").measured_by)[-1][1].endswith(" --data GAMES.pgn")
 
 
-def test_programs_and_files_are_named_where_they_are(monkeypatch, tmp_path):
+def test_programs_are_named_where_they_are(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "alphazero").touch()
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert located("alphazero play net.pt") == "./alphazero play net.pt"
     assert located("tensorboard --logdir runs") == "tensorboard --logdir runs"
-    monkeypatch.setattr(next_command, "EXAMPLES", tmp_path / "examples")
-    assert len(uses_of("net.pt", "eval {network} --data examples/games.pgn.gz")) == 2

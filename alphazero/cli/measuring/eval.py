@@ -28,7 +28,6 @@ from alphazero.cli.flags import (
     networks_of,
 )
 from alphazero.cli.measuring import eval_solved, eval_suites
-from alphazero.cli.measuring.eval_solved import MORE, RESULT, results_of
 from alphazero.cli.measuring.eval_suites import BATCH_SIZE, draw
 from alphazero.data.open import open_or_import
 from alphazero.data.sampling.loader import WindowEncoder, batches_of
@@ -51,7 +50,7 @@ MOST_POSITIONS = 8192  # unless --positions is given
 _SEARCHED = {"simulations", "one_ply", "proofs", "config"}
 FLAGS = {
     "--data": {"data", "not_in", "positions", "seed", "num_workers"},
-    "--solved": {"solved", "solver", "solved_sets", "all_moves", *_SEARCHED},
+    "--solved": {"solved", "solver", "solved_sets", *_SEARCHED},
     "--solver": {"solved", "solver", "positions", "seed", *_SEARCHED},
     "--epd": {"epd", "simulations"},
     "--puzzles": {"puzzles", "simulations", "seed", "count"},
@@ -120,13 +119,16 @@ def run(args: argparse.Namespace) -> int:
 
     args.weights = networks_of(args)
     check_flags(args)
+    if args.gpus != 1 and (args.epd or args.puzzles or args.solved):
+        kind = "--puzzles" if args.puzzles else "--epd" if args.epd else "--solved"
+        raise ConfigError(f"--gpus {args.gpus}: {kind} runs in one process; expected 1")
     if args.epd or args.puzzles:
         return eval_suites.run(args)
     args.batch_size = args.batch_size or BATCH_SIZE
+    if args.solved:
+        return eval_solved.run(args, device_of(args.device))
     places = find_places(args.gpus, args.device)
     device = device_of("cpu" if places else args.device)  # workers evaluate
-    if args.solved:
-        return eval_solved.run(args, device, places)
     args.positions, args.num_workers = args.positions or MOST_POSITIONS, args.num_workers or 1
     if args.precision == "int8":
         raise ConfigError(
@@ -215,8 +217,13 @@ def measure(
         ids, size = positions.ids.tolist(), args.batch_size
         batches = [ids[begin : begin + size] for begin in range(0, len(ids), size)]
         parts = [tuple(chain.from_iterable(batches[own :: len(workers)])) for own in range(len(workers))]
-        replies = results_of(workers, [PositionShare(number, part) for part in parts], work)
-        sums = (torch.tensor(json.loads(reply.content), dtype=torch.float64) for reply in replies)
+        tasks = [records.to_json(PositionShare(number, part)) for part in parts]
+        sums = []
+        for reply in workers.replies(tasks):
+            if reply.kind == MORE:
+                work.add(int(reply.content))
+            else:
+                sums.append(torch.tensor(json.loads(reply.content), dtype=torch.float64))
         return metrics_of(reduce(torch.add, sums))
 
 
@@ -240,6 +247,10 @@ def sums_of(
     return sum_over_positions(network, batches(), next(network.parameters()).device, args.precision)
 
 
+# What workers send: positions done since the last time, the result of a task.
+MORE, RESULT = "more", "result"
+
+
 @dataclass(frozen=True)
 class PositionShare:
     """The samples that one process evaluates, by the network of this number."""
@@ -252,9 +263,6 @@ def work(args: argparse.Namespace, worker: Worker) -> None:
     """A worker of this command: its share of the positions."""
     from alphazero.network.weights.open_network import open_network
 
-    if args.solved:
-        eval_solved.work(args, worker)
-        return
     device, window = device_of(args.device), open_window(args.data, args.cache_dir)
     for task in worker.tasks():
         share = records.from_json(PositionShare, task)

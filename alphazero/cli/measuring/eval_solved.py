@@ -5,28 +5,24 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import alphazero._core as _core
-from alphazero.base import records
 from alphazero.base.errors import ConfigError
 from alphazero.base.log import Work
 from alphazero.base.text import counted, signed, table
-from alphazero.cli.flags import add_config_flag, device_of
+from alphazero.cli.flags import add_config_flag
 from alphazero.games.core_types import Line
 from alphazero.games.outside.names import is_outside
 from alphazero.games.outside.solvers import FORMS, check_solver, read_solver
-from alphazero.games.registry import make_line
 from alphazero.measure.elo import paired_errors
 from alphazero.play.matches import players
 from alphazero.play.search_settings import search_settings
-from alphazero.play.workers import Place, Reply, Worker, Workers
 from alphazero.settings.load import load_config
 from alphazero.show.console import Console
 
@@ -49,14 +45,10 @@ NUM_POSITIONS = 1000  # of a game with a solver of which not all are looked at
 
 @dataclass(frozen=True)
 class SetErrors:
-    """One network on one set: by player, in which positions it errs.
-
-    without_errors: positions where no move errs, if known.
-    """
+    """One network on one set: by player, in which positions it errs."""
 
     name: str
     positions: int
-    without_errors: int | None
     errs: dict[str, list[bool]]
 
     @property
@@ -82,22 +74,19 @@ def compare(results: dict[str, list[SetErrors]]) -> list[dict[str, Any]]:
 
 def to_table(name: str, results: Sequence[SetErrors]) -> str:
     """A table with a line for each set and one for all of them."""
-    lines = [("set", "positions", "no error possible", *results[0].errs)]
+    lines = [("set", "positions", *results[0].errs)]
     for row in with_total(results):
-        without = "-" if row.without_errors is None else str(row.without_errors)
         figures = [f"{errors} {errors / row.positions:7.2%}" for errors in row.errors.values()]
-        lines.append((row.name, str(row.positions), without, *figures))
+        lines.append((row.name, str(row.positions), *figures))
     shown = table(lines, "l".ljust(len(lines[0]), "r"))
     return "\n".join([f"{name}: moves that make the outcome worse", "", *shown])
 
 
 def with_total(results: Sequence[SetErrors]) -> list[SetErrors]:
     """The sets, and all of them as one."""
-    without = [row.without_errors for row in results if row.without_errors is not None]
     total = SetErrors(
         "all",
         sum(row.positions for row in results),
-        sum(without) if len(without) == len(results) else None,
         {name: list(chain.from_iterable(row.errs[name] for row in results)) for name in results[0].errs},
     )
     return [*results, total]
@@ -137,10 +126,7 @@ def to_json(about: dict[str, Any], results: dict[str, list[SetErrors]]) -> str:
     """JSON by weights file and set, then the pairs; what is known of a game with a solver comes first."""
     networks = []
     for weights, rows in results.items():
-        sets = [
-            {key: getattr(row, key) for key in ("name", "positions", "without_errors", "errors")}
-            for row in rows
-        ]
+        sets = [{key: getattr(row, key) for key in ("name", "positions", "errors")} for row in rows]
         networks.append({"weights": weights, "sets": sets})
     return json.dumps({**about, "networks": networks, "comparisons": compare(results)}, indent=2)
 
@@ -178,26 +164,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with --simulations: let won and lost positions prove their parents (default: both ways)",
     )
     add_config_flag(group, " with the search's other settings")
-    group.add_argument(
-        "--all-moves",
-        action="store_true",
-        help="solve every move first, to count the positions that allow no error (slow the first time)",
-    )
 
 
-def run(args: argparse.Namespace, device: torch.device, places: Sequence[Place]) -> int:
-    """Count each network's errors, print them. places: of workers that choose the moves, none for here."""
+def run(args: argparse.Namespace, device: torch.device) -> int:
+    """Count each network's errors, print them."""
     import torch
 
     from alphazero.measure.truth.connect4 import SolverOutcomes, read_sets
 
-    if args.solver and places:
-        raise ConfigError("--gpus: not with --solver, which counts in one process")
     if args.simulations is None and (args.proofs is not None or args.config):
         raise ConfigError("--proofs, --config: only with --simulations N")
     about: dict[str, Any] = {}
-    with closing(Console(True)) as console, Workers("eval", args, places) as workers:
-        networks = [] if places else open_networks(args, device)
+    with closing(Console(True)) as console:
+        networks = open_networks(args, device)
         if args.solver:
             about, asked_set = outside_truth(args, networks[0].spec.name, console)
             sets, outcomes = [asked_set], None
@@ -210,15 +189,10 @@ def run(args: argparse.Namespace, device: torch.device, places: Sequence[Place])
         searches = sum(proofs is not None for proofs in player_names(args).values())
         simulations = asked * searches * (args.simulations or 0)  # where no proof ends one early
         results = {}
-        for number, name in enumerate(args.weights):
+        for name, network in zip(args.weights, networks, strict=True):
             with console.working(name, simulations, "simulation") as work:
-                own: dict[str, players.ChooseMoves] = {}
-                if places:
-                    for title in player_names(args):
-                        own[title] = partial(dealt_moves, workers, number, title, work)
-                else:
-                    own = players_of(args, networks[number], device, work.add)
-                results[name] = [measure(args, entry, own, outcomes, console) for entry in sets]
+                own = players_of(args, network, device, work)
+                results[name] = [measure(entry, own, outcomes, console) for entry in sets]
     if args.json:
         print(to_json(about, results))
         return 0
@@ -275,54 +249,6 @@ def outside_truth(args: argparse.Namespace, game: str, console: Console) -> tupl
     return about, SolvedSet(game, asked)
 
 
-@dataclass(frozen=True)
-class MoveShare:
-    """Positions of Connect Four in which the player of this name is to move. network: its number."""
-
-    network: int
-    player: str
-    positions: tuple[str, ...]
-
-
-# What workers of `eval` send: units of their work done since the last time, the result of a task.
-MORE, RESULT = "more", "result"
-
-
-def results_of(workers: Workers, tasks: Sequence[object], shown: Work) -> Iterator[Reply]:
-    """The result of each worker's task, with their progress shown."""
-    for reply in workers.replies([records.to_json(task) for task in tasks]):
-        if reply.kind == MORE:
-            shown.add(int(reply.content))
-        else:
-            yield reply
-
-
-def dealt_moves(workers: Workers, network: int, player: str, work: Work, lines: Sequence[Line]) -> list[int]:
-    """By workers."""
-    texts, processes = [str(line) for line in lines], len(workers)
-    shares = [MoveShare(network, player, tuple(texts[own::processes])) for own in range(processes)]
-    moves = [0] * len(lines)
-    for reply in results_of(workers, shares, work):
-        moves[reply.worker :: processes] = json.loads(reply.content)
-    return moves
-
-
-def work(args: argparse.Namespace, worker: Worker) -> None:
-    """A worker's side of dealt_moves."""
-    device = device_of(args.device)
-    networks = open_networks(args, device)
-    own: dict[str, players.ChooseMoves] = {}
-    opened = -1
-    for task in worker.tasks():
-        share = records.from_json(MoveShare, task)
-        if share.network != opened:
-            opened = share.network
-            own = players_of(args, networks[opened], device, lambda count: worker.reply(MORE, str(count)))
-        lines = [make_line(CONNECT4, text) for text in share.positions]
-        moves = own[share.player](lines) if lines else ()
-        worker.reply(RESULT, json.dumps([int(move) for move in moves]))
-
-
 def player_names(args: argparse.Namespace) -> dict[str, bool | None]:
     """The network alone, its values, the searches asked for.
 
@@ -338,9 +264,9 @@ def player_names(args: argparse.Namespace) -> dict[str, bool | None]:
 
 
 def players_of(
-    args: argparse.Namespace, network: AlphaZeroNet, device: torch.device, more: Callable[[int], None]
+    args: argparse.Namespace, network: AlphaZeroNet, device: torch.device, work: Work
 ) -> dict[str, players.ChooseMoves]:
-    """The players of player_names; more gets simulations as they are made. Raises ConfigError."""
+    """The players of player_names; work counts their simulations. Raises ConfigError."""
     from alphazero.network.inference.evaluator import NetworkEvaluator
 
     evaluator = NetworkEvaluator(network, device, args.precision, args.batch_size)
@@ -354,57 +280,44 @@ def players_of(
         search = load_config(args.config, {}).search
         settings = search_settings(dataclasses.replace(search, simulations=args.simulations))
         settings.proofs = proofs
-        found[title] = watched_search(evaluator, settings, cache, more)
+        found[title] = watched_search(evaluator, settings, cache, work)
     return found
 
 
 def watched_search(
-    evaluator: NetworkEvaluator,
-    settings: _core.SearchSettings,
-    cache: _core.EvaluationCache,
-    more: Callable[[int], None],
+    evaluator: NetworkEvaluator, settings: _core.SearchSettings, cache: _core.EvaluationCache, work: Work
 ) -> players.ChooseMoves:
-    """A search whose simulations go to `more`, in the end all of them even where proofs saved some."""
+    """A search whose simulations are counted, in the end all of them even where proofs saved some."""
     import torch
 
     def choose(lines: Sequence[Line]) -> Sequence[int]:
-        seen = 0
-
-        def advance(simulations: int) -> None:
-            nonlocal seen
-            more(simulations - seen)
-            seen = simulations
-
+        before, threads = work.done, torch.get_num_threads()
         player = players.search_player(
-            evaluator, settings, cache=cache, num_threads=torch.get_num_threads(), after_batch=advance
+            evaluator,
+            settings,
+            cache=cache,
+            num_threads=threads,
+            after_batch=lambda simulations: work.advance(before + simulations),
         )
         moves = player(lines)
-        advance(len(lines) * settings.simulations)
+        work.advance(before + len(lines) * settings.simulations)
         return moves
 
     return choose
 
 
 def measure(
-    args: argparse.Namespace,
-    entry: SolvedSet,
-    own: dict[str, players.ChooseMoves],
-    solver_outcomes: Outcomes | None,
-    console: Console,
+    entry: SolvedSet, own: dict[str, players.ChooseMoves], solver: Outcomes | None, console: Console
 ) -> SetErrors:
-    """Each player on a set."""
-    from alphazero.measure.truth.positions import count_without_errors, find_errors, known_outcomes
+    """Each player on a set. solver: of what the set does not tell."""
+    from alphazero.measure.truth.positions import find_errors, known_outcomes
 
-    is_known = all(position.move_scores for position in entry.positions)
     outcomes: Outcomes = known_outcomes
-    if not is_known:
-        assert solver_outcomes is not None
-        outcomes = with_progress(solver_outcomes, console, entry.name)
-    without = None
-    if is_known or args.all_moves:
-        without = count_without_errors(entry.positions, outcomes)
+    if not all(position.move_scores for position in entry.positions):
+        assert solver is not None
+        outcomes = with_progress(solver, console, entry.name)
     errs = {name: find_errors(entry.positions, player, outcomes) for name, player in own.items()}
-    return SetErrors(entry.name, len(entry.positions), without, errs)
+    return SetErrors(entry.name, len(entry.positions), errs)
 
 
 def with_progress(outcomes: Outcomes, console: Console, name: str) -> Outcomes:

@@ -59,9 +59,6 @@ def draw(eligible: npt.NDArray[np.int64], count: int, seed: int | None) -> npt.N
 
 def run(args: argparse.Namespace) -> int:
     """Try the same positions by each network and its search; print tables or JSON. Raises ConfigError."""
-    if args.gpus != 1:
-        own = "--puzzles" if args.puzzles else "--epd"
-        raise ConfigError(f"--gpus {args.gpus}: {own} runs in one process; expected 1")
     report = try_puzzles(args) if args.puzzles else try_suites(args)
     if args.json:
         print(json.dumps(report, indent=2))

@@ -1,4 +1,4 @@
-"""`alphazero uci`: a network as an engine for chess programs."""
+"""`alphazero uci`: a network as an engine for chess programs, and for scripts in every other game."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from functools import partial
 
-from alphazero.base.errors import ConfigError, WeightsError
+from alphazero.base.errors import ConfigError
 from alphazero.cli.flags import add_network_flags, add_weights_flag, device_of, named_network
 from alphazero.machine.environment import version_of
 from alphazero.play.uci.engine import LoadedNetwork, NetworkRequest, UciEngine
@@ -48,8 +48,6 @@ def open_engine_network(asked_device: str, precision: str, request: NetworkReque
 
     device = device_of(asked_device)
     network, _ = open_network(request.weights, device)
-    if network.spec.name != "chess":
-        raise WeightsError(f"network {request.weights}: plays {network.spec.name}; expected chess")
     evaluator = evaluator_for_tree(
         network, device, precision, batch_size=request.minibatch_size, num_threads=request.threads
     )
@@ -58,4 +56,5 @@ def open_engine_network(asked_device: str, precision: str, request: NetworkReque
         evaluator,
         f"{request.weights}: {config.blocks}x{config.filters}, {evaluator.description}, batches of up to "
         f"{evaluator.batch_size}",
+        network.spec.name,
     )

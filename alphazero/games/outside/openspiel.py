@@ -61,13 +61,14 @@ def recorded(name: str) -> str:
 def names_that_fit() -> list[str]:
     """The games of the installed OpenSpiel that can be learned with their default parameters."""
     spiel = _pyspiel(OPENSPIEL)
-    return [
-        kind.short_name
-        for kind in spiel.registered_games()
-        if kind.default_loadable
-        and not _why_not_kind(spiel, kind)
-        and not _why_not(spiel, spiel.load_game(kind.short_name))
-    ]
+    with _errors_of(OPENSPIEL):  # some print warnings
+        return [
+            kind.short_name
+            for kind in spiel.registered_games()
+            if kind.default_loadable
+            and not _why_not_kind(spiel, kind)
+            and not _why_not(spiel, spiel.load_game(kind.short_name))
+        ]
 
 
 def mcts(name: str, simulations: int, seed: int) -> Callable[[Sequence[int]], int]:

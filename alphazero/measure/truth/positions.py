@@ -101,16 +101,6 @@ def find_errors(
     return errs
 
 
-def count_without_errors(positions: Sequence[ExactPosition], outcomes: Outcomes = known_outcomes) -> int:
-    """Positions in which no move is an error, as all have the position's outcome."""
-    questions = [
-        (position, move) for position in positions if position.score >= 0 for move in position.line.legal()
-    ]
-    answers = zip(questions, outcomes(questions), strict=True)
-    with_errors = {id(position) for (position, _), outcome in answers if outcome < position.outcome}
-    return len(positions) - len(with_errors)
-
-
 def move_errors(sets: Sequence[SolvedSet], player: ChooseMoves) -> dict[str, float]:
     """`move_error`, the share of wrong moves over all positions, and by class where there are several."""
     errors = {entry.name: sum(find_errors(entry.positions, player)) for entry in sets}

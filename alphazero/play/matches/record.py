@@ -125,9 +125,9 @@ class MatchRecord(contextlib.ExitStack):
         except BlockingIOError:
             raise DataError(f"--resume {path}: another match writes to it") from None
         try:
-            content = state.read(MOST_BYTES + 1)
-            if len(content) > MOST_BYTES:
+            if os.fstat(state.fileno()).st_size > MOST_BYTES:
                 raise ValueError(f"over {MOST_BYTES:,} bytes")
+            content = state.read()
             *lines, unfinished = content.split(b"\n")  # of a match that was killed while it wrote
             (head, _, _), *games = parts = [line.partition(b"\t") for line in lines or [b""]]
             if (version := json.loads(head)["version"]) != VERSION:

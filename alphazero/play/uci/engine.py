@@ -10,16 +10,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import partial
 from queue import Empty, SimpleQueue
 from typing import IO, TypeAlias
 
 import alphazero._core as _core
-from alphazero.base.errors import AlphaZeroError, GameInputError
+from alphazero.base.errors import AlphaZeroError, ConfigError, GameInputError, WeightsError
 from alphazero.base.text import escaped, reason
 from alphazero.base.transcript import READ, WRITTEN, Transcript
 from alphazero.games.core_types import Line
-from alphazero.games.registry import make_line
+from alphazero.games.registry import CHESS, make_line
 from alphazero.games.tablebases import Tablebases
 from alphazero.play.uci.options import TABLE, Options, find_option
 from alphazero.play.uci.protocol import (
@@ -34,6 +33,7 @@ from alphazero.play.uci.protocol import (
     board_lines,
     info_string,
     parse,
+    read_move,
 )
 from alphazero.play.uci.search import FIRST_EVALUATION_S, EngineSearch, PerftCount
 from alphazero.search.batched import Evaluator
@@ -52,10 +52,11 @@ class NetworkRequest:
 
 @dataclass(frozen=True)
 class LoadedNetwork:
-    """A network that evaluates chess positions, and one line about it."""
+    """A network that evaluates positions of its game, and one line about it."""
 
     evaluator: Evaluator
     description: str
+    game: str = CHESS
 
 
 # Loads a network. Raises AlphaZeroError for one that cannot be used.
@@ -71,7 +72,7 @@ class Loading:
     error: Exception | None = None
 
 
-class Event(Enum):
+class EngineEvent(Enum):
     """What other threads report beside lines and networks."""
 
     INPUT_ENDED = auto()
@@ -79,6 +80,7 @@ class Event(Enum):
 
 
 LONGEST_LINE = 2**20
+STOP = Plain("stop")
 NO_POSITION = "no position: the last one was refused"
 LAST_ANSWER_S = 1.0  # that `quit` waits for a count of moves, and then for what it stops
 TABLES = "SyzygyPath"
@@ -107,7 +109,7 @@ class UciEngine:
         self._write = write
         self._writing = threading.RLock()
         self._transcript = Transcript()
-        self._inbox: SimpleQueue[str | Loading | Event] = SimpleQueue()
+        self._inbox: SimpleQueue[str | Loading | EngineEvent] = SimpleQueue()
         self._lines: deque[Parsed | None] = deque()  # whose turn has not come; None is the end of the input
         # Programs expect lines of text during a search alone: the next one begins with these.
         self._remarks = list(self.options.remarks)
@@ -118,7 +120,7 @@ class UciEngine:
         self._requested: NetworkRequest | None = None  # the newest unless it failed
         self._network: LoadedNetwork | None = None
         self._network_weights = weights
-        self._line: Line | None = make_line("chess")  # None: the last position was refused
+        self._line: Line | None = None  # none before there is a network, and where the last one was refused
         self._search: EngineSearch | PerftCount | None = None  # in progress
         self._tables = self._open_tables(self.options.text(TABLES))
         self._tree: TreeSearch | None = None
@@ -154,7 +156,7 @@ class UciEngine:
             elif is_whole:
                 self._send([info_string(f"ignored a line of more than {LONGEST_LINE:,} bytes")])
             is_cut = not is_whole
-        self._inbox.put(Event.INPUT_ENDED)
+        self._inbox.put(EngineEvent.INPUT_ENDED)
 
     def _next(self) -> Parsed | None:
         """The next line, once its turn has come."""
@@ -167,26 +169,28 @@ class UciEngine:
         is_ending = self._search is not None and self._search.ends_by_itself
         if line is None:
             return is_ending
+        if line.command == Plain("d") or isinstance(line.command, SetPosition):
+            return self._network is None  # which says which game it is
         if line.command == Plain("isready"):  # during a search it is answered at once
             return self._loading > 0 and self._search is None
         if line.command == Plain("quit"):
             return False
         return isinstance(line.command, Go) and (self._loading > 0 or is_ending)
 
-    def _receive(self, item: str | Loading | Event) -> None:
+    def _receive(self, item: str | Loading | EngineEvent) -> None:
         if isinstance(item, Loading):
             self._loaded(item)
-        elif item is Event.ANSWERED:
+        elif item is EngineEvent.ANSWERED:
             self._search = None
-        elif item is Event.INPUT_ENDED:
+        elif item is EngineEvent.INPUT_ENDED:
             self._lines.append(None)
         else:
             assert isinstance(item, str)
             self._log(READ, [item.rstrip("\r\n")])
             line = parse(item)
-            if line.command == Plain("stop"):  # also the search that lines before it wait for
-                self._stop()
             self._lines.append(line)
+            if line.command == STOP:  # every search before it
+                self._stop()
 
     def _stop(self) -> None:
         if self._search is not None:
@@ -260,6 +264,8 @@ class UciEngine:
 
     def _open_tables(self, paths: str) -> SearchTables | None:
         """Raises ConfigError or DataError for directories without tables that can be used."""
+        if self._network is not None:
+            _refuse_tables(self._network.game, paths)
         if not paths:
             return None
         return SearchTables(Tablebases(paths, TABLES), lambda text: self._send([info_string(text)]))
@@ -270,10 +276,11 @@ class UciEngine:
         try:
             if command.problem:
                 raise GameInputError(command.problem)
-            line = make_line("chess", command.fen or None)
+            assert self._network is not None
+            line = make_line(self._network.game, command.fen or None)
             for number, text in enumerate(command.moves, start=1):
                 try:
-                    line.push_text(text)
+                    line.push(read_move(line, text))
                 except _core.GameError as error:
                     raise GameInputError(f"move {number}: {error}") from None
         except AlphaZeroError as error:
@@ -294,9 +301,8 @@ class UciEngine:
             return
         line = self._line.copy()
         if go.perft is not None:
-            position, chess960 = _core.ChessPosition(str(line)), self.options.is_on("UCI_Chess960")
-            text = partial(position.uci, chess960=chess960)
-            self._start(PerftCount(line, go.perft, self._send, text))
+            chess960 = self.options.is_on("UCI_Chess960")
+            self._start(PerftCount(line, go.perft, self._send, chess960=chess960))
             return
         try:
             tree = self._ready_tree()
@@ -322,10 +328,12 @@ class UciEngine:
                 with suppress(BrokenPipeError):  # nobody reads the answer
                     search.run()
             finally:
-                self._inbox.put(Event.ANSWERED)
+                self._inbox.put(EngineEvent.ANSWERED)
 
         self._search = search
         threading.Thread(target=answer, name="search", daemon=True).start()
+        if any(line is not None and line.command == STOP for line in self._lines):
+            self._stop()
 
     def _settings(self) -> TreeSettings:
         options = self.options
@@ -357,7 +365,7 @@ class UciEngine:
             self._tables = None
         settings, made_with = self._settings(), (self._network, self._tables)
         if self._tree is None:
-            self._tree = TreeSearch("chess", self._network.evaluator, settings, self._tables)
+            self._tree = TreeSearch(self._network.game, self._network.evaluator, settings, self._tables)
         elif self._tree_of != made_with or settings != self._tree.settings:
             self._tree.reset(self._network.evaluator, settings, self._tables)
         elif self._forget_first:
@@ -387,15 +395,22 @@ class UciEngine:
 
     def _loaded(self, loading: Loading) -> None:
         self._loading -= 1
-        if loading.error is not None:
+        network, error = loading.network, loading.error
+        if network is not None and self._network is not None and network.game != self._network.game:
+            weights = loading.request.weights
+            error = WeightsError(f"network {weights}: plays {network.game}; expected {self._network.game}")
+        if error is not None:
             if self._network is None and self._loading == 0:
-                raise loading.error
-            self._send([info_string(f"{reason(loading.error)}; network unchanged")])
+                raise error
+            self._send([info_string(f"{reason(error)}; network unchanged")])
             self._weights, self._requested = self._network_weights, None
-        if loading.network is not None:
-            self._network = loading.network
+        elif network is not None:
+            if self._network is None:
+                self._line = make_line(network.game)
+                _refuse_tables(network.game, self.options.text(TABLES))
+            self._network = network
             self._network_weights = loading.request.weights
-            self._remarks.append(loading.network.description)
+            self._remarks.append(network.description)
 
     def _send(self, lines: list[str]) -> None:
         if lines:
@@ -406,3 +421,9 @@ class UciEngine:
     def _log(self, sign: str, lines: list[str]) -> None:
         if trouble := self._transcript.add(sign, lines):
             self._send([info_string(f"option LogFile: {trouble}")])
+
+
+def _refuse_tables(game: str, paths: str) -> None:
+    """Raise ConfigError for tables of a game that has none."""
+    if paths and game != CHESS:
+        raise ConfigError(f"option {TABLES}: tablebases are of chess; the network plays {game}")

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TypeAlias
 
+import alphazero._core as _core
 from alphazero.base.text import quoted, shortened
 from alphazero.games.core_types import Line
-from alphazero.games.drawing import rows_of
+from alphazero.games.drawing import Style, draw, rows_of
 from alphazero.games.lines import MOST_DEPTH
+from alphazero.games.outside.names import is_outside
+from alphazero.games.registry import CHESS
 from alphazero.search.snapshot import MoveReport, Snapshot
 
 NULL_MOVE = "0000"
@@ -230,8 +234,39 @@ def info_line(
     return " ".join(parts)
 
 
+def read_move(line: Line, text: str) -> int:
+    """A legal move as move_texts writes it. Raises GameError."""
+    try:
+        return line.text_to_move(text)
+    except _core.GameError:
+        if is_outside(line.NAME) and text in map(str, line.legal()):
+            return int(text)
+        raise
+
+
+def move_texts(line: Line, moves: Sequence[int], *, chess960: bool) -> tuple[str, ...]:
+    """Moves from the end of the line as UCI; in games of OpenSpiel and Python an action's number where its
+    text is more than one word.
+    """
+    texts = []
+    if line.NAME == CHESS:
+        position = _core.ChessPosition(str(line))
+        for move in moves:
+            texts.append(position.uci(move, chess960=chess960))
+            position.push(move)
+        return tuple(texts)
+    line = line.copy()
+    for move in moves:
+        text = line.move_to_text(move)
+        texts.append(text if len(text.split()) == 1 else str(move))
+        line.push(move)
+    return tuple(texts)
+
+
 def board_lines(line: Line) -> list[str]:
-    """The answer to `d`, as Stockfish prints it: board, FEN, key, the squares of pieces that give check."""
+    """The answer to `d`; in chess as Stockfish prints it: board, FEN, key, the pieces that give check."""
+    if line.NAME != CHESS:
+        return draw(line, Style(unicode=False)).splitlines()
     import chess
 
     edge = " +" + "---+" * 8

@@ -12,8 +12,18 @@ import alphazero._core as _core
 from alphazero.base.text import reason
 from alphazero.games.core_types import Line
 from alphazero.games.lines import divide
+from alphazero.games.registry import CHESS
 from alphazero.play.uci.options import Options
-from alphazero.play.uci.protocol import NULL_MOVE, Go, best_move_line, centipawns, info_line, info_string
+from alphazero.play.uci.protocol import (
+    NULL_MOVE,
+    Go,
+    best_move_line,
+    centipawns,
+    info_line,
+    info_string,
+    move_texts,
+    read_move,
+)
 from alphazero.search.choice import Temperature, chosen_move
 from alphazero.search.move_stats import move_stats
 from alphazero.search.snapshot import Snapshot, wdl_of
@@ -27,7 +37,6 @@ SHORTEST_S = 0.001
 # lc0's smart pruning divides the estimate of the playouts left by this.
 PRUNING_FACTOR = 1.33
 PRUNING_AFTER_PLAYOUTS = 32  # before, the speed is not known
-MOST_MOVES = 218  # of a chess position
 RIVAL_SHARE = 0.1  # of the visits of the most visited move that a rival must have
 INFO_EVERY_S = 0.9
 CLOCK_EVERY_S = 0.01
@@ -127,6 +136,7 @@ class EngineSearch:
         self._result: int | None = None  # of the position, where the tables know it
         self._send = send
         self._is_stopped = False
+        self._budget = budget_of(go, line.first_player_to_move, options.whole("Move Overhead"))
         self._clock_began = began
         self._pondering = go.ponder
         # Set when `bestmove` may be sent: at once, or after `stop` or `ponderhit`.
@@ -136,8 +146,11 @@ class EngineSearch:
 
     @property
     def ends_by_itself(self) -> bool:
-        """Whether it needs no further command to answer."""
-        return self._may_answer.is_set()
+        """Whether it needs no further command to answer; one for a mate may have no end."""
+        is_bounded = (
+            self._go.nodes is not None or self._go.depth is not None or self._budget.most_s < math.inf
+        )
+        return self._is_stopped or (is_bounded and self._may_answer.is_set())
 
     def stop(self) -> None:
         """Answer as soon as there is an evaluation."""
@@ -193,8 +206,7 @@ class EngineSearch:
         tree.start(SearchLimits(nodes=self._go.nodes, depth=self._go.depth, moves=only))
         if self._is_stopped:  # before the tree was started
             tree.stop()
-        overhead_ms, multipv = self._options.whole("Move Overhead"), self._options.whole("MultiPV")
-        budget = budget_of(self._go, self._line.first_player_to_move, overhead_ms)
+        budget, multipv = self._budget, self._options.whole("MultiPV")
         sent = time.monotonic()
         try:
             while not tree.wait(CLOCK_EVERY_S if budget.planned_s < math.inf else INFO_EVERY_S):
@@ -210,7 +222,7 @@ class EngineSearch:
             self._send([info_string(f"the network failed: {reason(error)}")])
         tree.stop()
         # Any move may be drawn, and its line of play names the expected answer.
-        seen = tree.snapshot(MOST_MOVES if self._temperature() > 0 else multipv)
+        seen = tree.snapshot(len(self._line.legal()) if self._temperature() > 0 else multipv)
         if seen.is_full:
             limit = self._options.whole("MemoryLimit")
             self._send([info_string(f"tree full (MemoryLimit {limit} MB): search ended")])
@@ -230,7 +242,9 @@ class EngineSearch:
         """Of this move, by lc0's count of moves, which begins with that of a FEN."""
         options = self._options
         decay, cutoff = options.whole("TempDecayMoves"), options.whole("TempCutoffMove")
-        number = _core.ChessPosition(str(self._line)).fullmove_number
+        number = self._line.num_plies // 2 + 1
+        if self._line.NAME == CHESS:
+            number = _core.ChessPosition(str(self._line)).fullmove_number
         return Temperature(options.number("Temperature"), decay, cutoff).at(number)
 
     def _wait_for_an_evaluation(self, tree: TreeSearch, only: tuple[int, ...]) -> None:
@@ -266,19 +280,14 @@ class EngineSearch:
         moves = []
         for text in self._go.searchmoves:
             try:
-                moves.append(self._line.text_to_move(text))
+                moves.append(read_move(self._line, text))
             except _core.GameError:
                 self._send([info_string(f"go searchmoves: {text!r}: illegal move, ignored")])
         return tuple(moves)
 
     def _texts(self, moves: Sequence[int]) -> tuple[str, ...]:
-        """Moves from the end of the line as UCI."""
-        position, chess960 = _core.ChessPosition(str(self._line)), self._options.is_on("UCI_Chess960")
-        texts = []
-        for move in moves:
-            texts.append(position.uci(move, chess960=chess960))
-            position.push(move)
-        return tuple(texts)
+        """Moves from the end of the line, as the protocol has them."""
+        return move_texts(self._line, moves, chess960=self._options.is_on("UCI_Chess960"))
 
 
 def with_result(seen: Snapshot, result: int) -> Snapshot:
@@ -293,10 +302,8 @@ class PerftCount:
 
     ends_by_itself = True
 
-    def __init__(
-        self, line: Line, depth: int, send: Callable[[list[str]], None], text: Callable[[int], str]
-    ) -> None:
-        self._line, self._depth, self._send, self._text = line, depth, send, text
+    def __init__(self, line: Line, depth: int, send: Callable[[list[str]], None], *, chess960: bool) -> None:
+        self._line, self._depth, self._send, self._chess960 = line, depth, send, chess960
         self._is_stopped = False
 
     def stop(self) -> None:
@@ -308,7 +315,8 @@ class PerftCount:
         total = 0
         for move, leaves in divide(self._line, self._depth, lambda: self._is_stopped):
             total += leaves
-            self._send([f"{self._text(move)}: {leaves}"])
+            (text,) = move_texts(self._line, (move,), chess960=self._chess960)
+            self._send([f"{text}: {leaves}"])
         if self._is_stopped:
             self._send([info_string("perft: stopped before the end")])
         else:

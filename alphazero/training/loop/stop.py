@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntFlag, auto
 from types import FrameType
 
@@ -19,6 +21,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.signal: int = 0
+        self._interrupts = False
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, self._receive)
 
@@ -36,10 +39,20 @@ class StopRequest:
         restarts = os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0"
         return 0 if note_stop(status) or restarts else status
 
+    @contextmanager
+    def interrupting(self) -> Iterator[None]:
+        """Signals raise KeyboardInterrupt within the block, in what may take minutes and asks for nothing."""
+        self._interrupts = True
+        try:
+            yield
+        finally:
+            self._interrupts = False
+
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        if self.signal and number == signal.SIGINT:
-            raise KeyboardInterrupt
+        is_second = self.signal and number == signal.SIGINT
         self.signal = self.signal or number
+        if is_second or self._interrupts:
+            raise KeyboardInterrupt
 
 
 class Event(IntFlag):

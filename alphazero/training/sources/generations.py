@@ -11,6 +11,7 @@ import dataclasses
 import itertools
 import math
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -24,6 +25,7 @@ from alphazero.data.sampling.window import Mixture, Window, newest_games, window
 from alphazero.data.store.columns import TRAINED_ON
 from alphazero.data.store.store import GameStore
 from alphazero.games.batch import MicroBatch
+from alphazero.games.outside.names import is_outside
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.inference.purpose import EvenLadder, evaluator_for_self_play
 from alphazero.network.model.precision import evaluation_precision
@@ -52,6 +54,7 @@ from alphazero.training.sources.shown_texts import game_text
 
 # The growth of the window as in KataGo (Wu 2019, appendix C).
 WINDOW_ALPHA, WINDOW_BETA = 0.75, 0.4
+ONE_SIDED = 3  # generations of which one side wins all games
 
 
 def report(
@@ -128,6 +131,7 @@ class Generations:
         self._games = SharedGames(job.run, job.spec.name, services.writes, services.exchange)
         self._standing = GenerationState()
         self._window: Window | None = None
+        self._results: deque[frozenset[int]] = deque(maxlen=ONE_SIDED)  # of the last generations
 
     def restore(self, checkpoint: Checkpoint | None) -> None:
         """Stand where the checkpoint stood, or at the beginning; games played since are set aside.
@@ -222,7 +226,20 @@ class Generations:
         self._window = self._make_window(store)
         seconds = time.monotonic() - started
         report(self._job, services, step, generation, played, finished, self._window, seconds)
+        self._note_one_side(finished)
         return True
+
+    def _note_one_side(self, finished: pa.RecordBatch) -> None:
+        """Say once where one side has won all games of some generations by rules outside the core."""
+        if finished.num_rows and is_outside(self._job.spec.name):
+            self._results.append(frozenset(map(int, finished.column("result").to_numpy())))
+        if len(self._results) == ONE_SIDED and self._results[0] in ({1}, {-1}) and len({*self._results}) == 1:
+            self._results = deque(maxlen=0)
+            side = "first" if finished.column("result")[0].as_py() > 0 else "second"
+            self._services.console.warn(
+                f"the {side} player has won all games of {ONE_SIDED} generations: as good play may have it, "
+                "or rules that report a wrong winner (alphazero games check)"
+            )
 
     def _play_rounds(self, step: int, missing: int, work: Work) -> Played | None:
         """Rounds of this rank's lanes until games of all ranks with `missing` positions have ended.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
@@ -47,7 +48,7 @@ from alphazero.run.validation_record import (
 )
 from alphazero.training.loop.job import Job, RankServices
 from alphazero.training.loop.trainer import Validate
-from alphazero.training.ranks.exchange import Exchange
+from alphazero.training.ranks.exchange import Exchange, Json
 from alphazero.training.sources.given_games import loader_threads
 from alphazero.training.sources.shown_texts import opening_text
 
@@ -278,10 +279,13 @@ def _exact_truth(job: Job, services: RankServices) -> list[SolvedSet]:
             work.advance(known, f"{searched:,} searched" if searched else "")
             services.heartbeat.beat(Phase.START, 0, known + searched)
 
-        found = services.exchange.on_main(
-            lambda: dataclasses.asdict(truth_of_run(job.run, game, solver, tick))
-        )
-    return [SolvedSet(game, tuple(from_table(OutsideTruth, found).exact()))]
+        def solve() -> Json:
+            with suppress(KeyboardInterrupt), services.stop.interrupting():  # no step follows it
+                return dataclasses.asdict(truth_of_run(job.run, game, solver, tick))
+            return None
+
+        found = services.exchange.on_main(solve)
+    return [SolvedSet(game, tuple(from_table(OutsideTruth, found).exact()))] if found else []
 
 
 def _solved_figures(

@@ -7,7 +7,8 @@ import shlex
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted
 from alphazero.data.sampling.window import Window
-from alphazero.network.weights.checkpoint import TrainingState
+from alphazero.network.model.sizes import on_meta_device
+from alphazero.network.weights.checkpoint import Checkpoint, TrainingState
 from alphazero.run.directory import RunDirectory
 from alphazero.run.next_command import afresh, continuing, located
 from alphazero.settings.load import Config
@@ -18,15 +19,20 @@ from alphazero.training.sources.shared_games import GenerationState, SharedGames
 from alphazero.training.start.run_start import Request, RunStart
 
 
-def check_same_run(run: RunDirectory, saved: TrainingState, config: Config) -> list[str]:
+def check_same_run(run: RunDirectory, resumed: Checkpoint, config: Config) -> list[str]:
     """A line for each setting that alters what is computed from here on.
 
-    CheckpointError where these settings would make it another run.
+    CheckpointError where these settings would make it another run, or rules in a changed Python file another
+    network.
     """
+    saved = resumed.state
     changes = changed_settings(saved.config, config)
     if config.training.precision == "auto":  # chosen and reported after this
         changes = [change for change in changes if change.name != "precision"]
     require_same_run(run.path, saved.step, changes)
+    for name, now in on_meta_device(config.network).state_dict().items():
+        before = list(resumed.weights[name].shape)
+        require_same(run.path, saved.step, f"by the game's rules {name}", before, list(now.shape))
     return [f"changed: {change}" for change in listed(changes)]
 
 

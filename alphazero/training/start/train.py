@@ -123,7 +123,7 @@ def prepare(
     runtime, exchange, saved = rank.runtime, rank.exchange, start.saved
     config, starting, notices = settle_settings(config, settings, start, rank)
     exchange.on_each(lambda: check_solver(config.training.solver, config.network.game))
-    changes = check_same_run(start.run, saved, config) if saved else []
+    changes = check_same_run(start.run, start.resumed, config) if start.resumed else []
     recipe = Recipe(config.training, config.optimizer, config.loss, settings)
     exchange.on_each(lambda: check_options(recipe, runtime.world_size))
     require_memory(config, settings.offloads_at(config.training.zero_stage), runtime, exchange)

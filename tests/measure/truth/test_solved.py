@@ -19,7 +19,6 @@ from alphazero.measure.truth import connect4 as solved
 from alphazero.measure.truth.connect4 import SolverOutcomes, line_of, read_sets
 from alphazero.measure.truth.positions import (
     ExactPosition,
-    count_without_errors,
     find_errors,
     known_outcomes,
     sign,
@@ -86,7 +85,6 @@ def test_an_error_is_a_move_that_makes_the_outcome_worse():
     # A slower win is no error; a draw and a loss are; in a lost position nothing is.
     assert [errors(won, column) for column in range(7)] == [0, 1, 0, 0, 1, 1, 0]
     assert [errors(lost, column) for column in range(7)] == [0] * 7
-    assert count_without_errors([won, lost]) == 1
 
 
 def test_a_table_of_outcomes_tells_errors_as_scores_do(tmp_path: Path):
@@ -169,7 +167,6 @@ def test_nothing_is_solved_where_nothing_can_err():
         return []
 
     assert sum(find_errors([lost], lambda lines: [0] * len(lines), outcomes)) == 0
-    assert count_without_errors([lost], outcomes) == 1
 
 
 def test_solved_outcomes_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -246,7 +243,7 @@ def test_errors_of_a_network_are_those_of_its_largest_legal_logit(
     assert {row["name"]: row["errors"] for row in sets} == {
         name: {"network alone": count} for name, count in expected.items()
     }
-    assert all(row["positions"] == 100 and row["without_errors"] == 0 for row in sets)
+    assert all(row["positions"] == 100 for row in sets)
     assert not (tmp_path / "cache").exists()  # the table knows all
 
 
@@ -288,13 +285,13 @@ def test_given_sets_are_solved_where_needed_and_a_search_with_proofs_errs_less(
     path.write_text("".join(f"{position.moves} {position.score}\n" for position in ends) + f"{LOST} -18\n")
     argv = ["--weights", str(network_file), "--cache-dir", str(tmp_path), "--solved-sets", str(path)]
     (row,) = evaluate(capsys, *argv, "--simulations", "4000")
-    assert row["name"] == "end-easy" and row["positions"] == len(ends) + 1 and row["without_errors"] is None
+    assert row["name"] == "end-easy" and row["positions"] == len(ends) + 1
     assert list(row["errors"]) == ["network alone", "4000 simulations", "4000 simulations, proofs"]
     # With 8 empty squares at most so many simulations see everything.
     assert row["errors"]["4000 simulations, proofs"] == 0
     assert row["errors"]["network alone"] > len(ends) // 4
-    (row,) = evaluate(capsys, *argv, "--simulations", "4", "--no-proofs", "--all-moves")
-    assert list(row["errors"]) == ["network alone", "4 simulations"] and row["without_errors"] == 1
+    (row,) = evaluate(capsys, *argv, "--simulations", "4", "--no-proofs")
+    assert list(row["errors"]) == ["network alone", "4 simulations"]
 
 
 def test_two_networks_are_compared_in_pairs(
@@ -394,7 +391,7 @@ def test_the_table_for_people_has_a_line_a_set_and_one_for_all(
     assert main(["eval", "--solved", "--weights", str(network_file), "--device", "cpu"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[3:]] == [*solved.CLASSES, "all"]
-    assert lines[-1].split()[1:3] == ["600", "0"] and lines[-1].endswith("%")
+    assert lines[-1].split()[1] == "600" and lines[-1].endswith("%")
 
 
 @pytest.mark.parametrize(

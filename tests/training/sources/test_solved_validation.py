@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -78,3 +79,22 @@ def test_a_solver_of_a_game_of_the_core_is_refused_before_anything_is_written(tm
     assert refused.returncode == 2
     assert "connect4 is this program's own" in refused.stderr.splitlines()[-1]
     assert not (tmp_path / "own").exists()
+
+
+def test_a_signal_while_positions_are_solved_ends_the_run_within_seconds(tmp_path: Path) -> None:
+    """By rules whose every position takes a fifth of a second, so that no search of them would end."""
+    file = tmp_path / "slow.py"
+    file.write_text(
+        SOLVER.replace("        if state", "        __import__('time').sleep(0.2)\n        if state", 1)
+    )
+    words = ("--game", NIM, "--solver", f"{file}:Perfect", "--batch-size", "32", "--device", "cpu", *QUICK)
+    command = (sys.executable, "-m", "alphazero", "train", "--runs-dir", str(tmp_path), *words)
+    job = subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True)
+    assert job.stderr is not None
+    while line := job.stderr.readline():
+        if "solving " in line:
+            break
+    job.send_signal(signal.SIGINT)
+    _, errors = job.communicate(timeout=60)
+    assert job.returncode == 128 + signal.SIGINT, errors
+    assert "Traceback" not in errors

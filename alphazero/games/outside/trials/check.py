@@ -289,7 +289,7 @@ def _note_on_shape(rules: Rules, are_signs: bool) -> str:
         if not (are_signs and is_board):
             return ""
         return f"{size} numbers in a row; if they are squares, expected the shape [planes, height, width]"
-    meant = (1, *shape[-2:]) if len(shape) != 3 else (shape[2], *shape[:2])
+    meant = (math.prod(shape[:-2]), *shape[-2:]) if len(shape) != 3 else (shape[2], *shape[:2])
     is_lost = len(shape) != 3 and read[1:] == (1, 1) and min(shape) >= SIDE
     if not is_lost and fit(*meant[1:]) <= fit(*read[1:]):
         return ""
