@@ -84,7 +84,7 @@ def is_ours(path: Path) -> bool:
 
 
 def set_aside_damaged(path: Path) -> bool:
-    """Keep what has the files of a checkpoint and cannot be read as one under another name; False for others."""
+    """Rename what has the files of a checkpoint and cannot be read as one; False for anything else."""
     if is_ours(path) or not _holds_own_files_only(path) or not (path / MANIFEST).exists():
         return False
     number = 1
