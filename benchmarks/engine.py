@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import statistics
 import time
 from collections.abc import Callable
@@ -17,7 +18,6 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.flags import Parser, batch_size, count, whole
 from alphazero.settings.load import Config, load_config
-from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.engine import Engine
 from alphazero.training.engine.optimizer import make_optimizer
 from alphazero.training.engine.probe import random_batch
@@ -92,8 +92,8 @@ def engine_step(
 ) -> Step:
     """A step as the trainer makes it, with all it asks the other ranks."""
     settings = DeepSpeedSettings(zero_options={"reduce_bucket_size": 50_000_000})
-    recipe = Recipe(config.training, config.optimizer, config.loss, settings)
-    engine = Engine(new_network(config), recipe, plan, runtime)
+    config = dataclasses.replace(config, deepspeed=settings)
+    engine = Engine(new_network(config), config, plan, runtime)
     passes = plan.num_micro_batches
 
     def step() -> None:

@@ -117,7 +117,7 @@ def build_evaluation(
     args: argparse.Namespace, network: AlphaZeroNet, device: torch.device
 ) -> Callable[[], None]:
     """One pass of the evaluator, without what it does before and after; on CUDA without a graph."""
-    forward = make_forward(network, device, args.precision, args.batch, kernels="")
+    forward = make_forward(network, device, args.precision, args.batch)
     planes_BCHW = random_planes(network, args.batch).to(device, DTYPES[args.precision])
     planes_BCHW = planes_BCHW.contiguous(memory_format=torch.channels_last)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import open_regular
@@ -81,7 +81,7 @@ def setting(
     `expected`. aliases: other names of the flag. metavar: what --help calls its value. is_common: listed by
     --help, the others by --help all. is_place: names where files lie, which reports do not compare. has_flag:
     it has a flag and a TOML key; else ds_config.json or given weights alone set it. of_training: it has no
-    meaning where games are played without training on them, and its flag is refused there.
+    meaning, and no flag, where games are played without training on them.
     """
     facts = {name: value for name, value in locals().items() if name != "default"}
     return field(default=default, metadata={**facts, "words": words or {}})
@@ -141,14 +141,6 @@ class HiddenHelp:
             setattr(owner, attribute, text)
 
 
-class UnusedFlag(argparse.Action):
-    """The flag of a setting that other commands use."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *rest: object) -> NoReturn:
-        """Raises ConfigError naming the flag and the command."""
-        raise ConfigError(f"{self.option_strings[0]}: {parser.prog} does not use it")
-
-
 def add_flags(
     parser: argparse.ArgumentParser,
     sections: Mapping[str, type],
@@ -159,14 +151,12 @@ def add_flags(
     """Give `parser` one flag for every setting of the sections; a flag not typed leaves no attribute.
 
     hidden: takes the help of flags that are not common; without it all are listed. trains: the command trains
-    a network; one that does not refuses flags of settings that are of_training.
+    a network; one that does not has no flags of settings that are of_training.
     """
     for section_name, section in sections.items():
         group, kinds, rare = parser.add_argument_group(section_name, section.__doc__), kinds_of(section), []
         for entry in flag_fields(section):
             if entry.metadata["of_training"] and not trains:
-                quiet = argparse.SUPPRESS
-                group.add_argument(*_names(entry), action=UnusedFlag, nargs="*", default=quiet, help=quiet)
                 continue
             action = _add_flag(group, entry, kinds[entry.name])
             rare += [] if entry.metadata["is_common"] else [action]

@@ -25,7 +25,7 @@ from alphazero.base.errors import CheckpointError
 from alphazero.base.files import complete_lines, cut_unfinished_line
 from alphazero.measure.elo import ENOUGH_PAIRS, Z_95, MatchScore
 from alphazero.network.weights.open_network import weights_of_checkpoint
-from alphazero.network.weights.weights import best_weights_file_name, write_weights
+from alphazero.network.weights.weights import weights_file_name, write_weights
 from alphazero.play.matches.players import Player
 from alphazero.run import checkpoint_files as files
 from alphazero.run.directory import RunDirectory
@@ -223,7 +223,7 @@ def mark_best_rated(run: Path) -> tuple[Path, float] | None:
             continue
         files.point_at(directory, METRIC, best, elo)
         weights = weights_of_checkpoint(best)
-        write_weights(run / best_weights_file_name(weights.config, METRIC), weights)
+        write_weights(run / weights_file_name(weights.config, METRIC), weights)
         return best, elo
     return None
 

@@ -26,9 +26,6 @@ class MetricWriter(Protocol):
     def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
         """Record an event: text as well as figures."""
 
-    def note(self, name: str, step: int, text: str) -> None:
-        """Show a text in Markdown: a game, a position."""
-
     def flush(self) -> None:
         """Have all that came so far on disk: after the checkpoint that follows it is not made again."""
 
@@ -60,9 +57,6 @@ class JsonLinesWriter:
         with naming(self._path):
             self._file.write(json.dumps({"kind": kind, "step": step, **fields}) + "\n")
             self._file.flush()
-
-    def note(self, name: str, step: int, text: str) -> None:
-        """Nothing: texts for viewers are no figures."""
 
     def flush(self) -> None:
         """Nothing: every line is flushed."""
@@ -142,12 +136,6 @@ class AllWriters:
             timed = {"time_s": round(time.time(), 3), **fields}
             for writer in self._writers:
                 writer.event(kind, self._step, timed)
-
-    def note(self, name: str, text: str) -> None:
-        """Show a text in Markdown beside the curves, at the step that was written last."""
-        with self._lock:
-            for writer in self._writers:
-                writer.note(name, self._step, text)
 
     def flush(self) -> None:
         with self._lock:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from alphazero.base.section import setting
-from alphazero.settings.load import read_section
+from alphazero.base.section import read_toml, setting
+from alphazero.settings.load import find_config, values_in
 
 PORT_MAX = 65535
 # Bounds of settings and flags: above every sensible value.
@@ -110,9 +110,8 @@ def read_cluster(source: str) -> ClusterFile:
 
     Raises ConfigError naming file, line and key for a key or value that cannot be.
     """
-    found = read_section(source, "cluster", ClusterSection) if source else None
-    if found is None:
+    file = read_toml(find_config(source)) if source else None
+    if file is None or "cluster" not in file.table:
         return ClusterFile()
-    config, places = found
-    assert isinstance(config, ClusterSection)
-    return ClusterFile(config, places)
+    values = values_in(file, "cluster", ClusterSection)
+    return ClusterFile(ClusterSection(**values), {key: file.place("cluster", key) for key in values})

@@ -85,11 +85,6 @@ class DataConfig(SampleFilters):
         "share of the games, the last ones, held out for validation when there is no validation data",
         maximum=0.5,
     )
-    data_value_q_ratio: float = share(
-        0.0,
-        "share of the search's value (lc0's games, self-play), or else of the evaluations in PGN comments, "
-        "in the value target of given games; the rest is the result",
-    )
     mirror: bool = setting(
         False, "chess: show positions without castling rights mirrored, left to right, by chance"
     )

@@ -40,20 +40,15 @@ if TYPE_CHECKING:
 class FileValue:
     """A value for a setting.
 
-    target: "section.field". path: the key, with dots. place: file and line. is_default: not written, but what
+    name: of the setting. path: the key, with dots. place: file and line. is_default: not written, but what
     DeepSpeed takes where its block exists.
     """
 
-    target: str
+    name: str
     value: Any
     path: str
     place: str = ""
     is_default: bool = False
-
-    @property
-    def name(self) -> str:
-        """The field."""
-        return self.target.partition(".")[2]
 
 
 @dataclass(frozen=True)
@@ -72,17 +67,9 @@ class DeepSpeedSettings:
     passed_on: Mapping[str, Any] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
 
-    def value_of(self, target: str) -> Any:  # noqa: ANN401 - of any setting
-        """The value of a setting, "section.field"; None where it has none."""
-        return next((one.value for one in reversed(self.values) if one.target == target), None)
-
     def zero_options_at(self, stage: int) -> dict[str, Any]:
         """The options of ZeRO that DeepSpeed gets at this stage."""
         return {name: value for name, value in self.zero_options.items() if stage >= FROM_STAGE.get(name, 0)}
-
-    def offloads_at(self, stage: int) -> bool:
-        """Whether weights or optimizer state are kept outside the device at this ZeRO stage."""
-        return any(name.startswith("offload_") for name in self.zero_options_at(stage))
 
     def passed_on_line(self, stage: int) -> str:
         """One line about what DeepSpeed gets as it is at this ZeRO stage; "" for nothing."""
@@ -101,27 +88,13 @@ class DeepSpeedSettings:
         return f"{self.source}: ignored (docs/deepspeed.md): {', '.join(ignored)}" if ignored else ""
 
 
-def contradiction(settings: DeepSpeedSettings, stage: int | None) -> tuple[str, object, str] | None:
-    """Key, value and what was expected where options cannot stand together at a ZeRO stage (None: at any)."""
-    options, passed_on = settings.zero_options, settings.passed_on
-    factor, prescaled = passed_on.get("gradient_predivide_factor", 1), passed_on.get("prescale_gradients")
-    key, value = ("prescale_gradients", True) if prescaled else ("gradient_predivide_factor", factor)
-    if prescaled and factor != 1:
-        return key, value, "remove it: gradient_predivide_factor contradicts it"
-    if (prescaled or factor != 1) and stage in (2, 3) and options.get("reduce_scatter", True):
-        return key, value, f"remove it, or {ZERO}.reduce_scatter false, at ZeRO stage {stage}"
-    if options.get("overlap_comm") and options.get("contiguous_gradients") is False and stage in (None, 2, 3):
-        return f"{ZERO}.overlap_comm", True, "expected contiguous_gradients true or absent beside it"
-    return None
-
-
-# By name of a setting: its section's name, its type and its field.
+# By name of a setting: its type and its field.
 _SETTINGS = {
-    entry.name: (section, kinds_of(kind)[entry.name], entry)
-    for section, kind in {"optimizer": OptimizerConfig, "training": TrainingConfig, "run": RunConfig}.items()
-    for entry in fields(kind)
+    entry.name: (kinds_of(section)[entry.name], entry)
+    for section in (OptimizerConfig, TrainingConfig, RunConfig)
+    for entry in fields(section)
 }
-PRECISION = "training.precision"
+PRECISION = "precision"
 
 
 @dataclass
@@ -166,10 +139,10 @@ def read_deepspeed_settings(path: Path) -> DeepSpeedSettings:
     zero = passed_on.pop(ZERO, {})
     if not passed_on.get("flops_profiler", {}).get("enabled"):
         passed_on.pop("flops_profiler", None)
-    settings = DeepSpeedSettings(str(path), tuple(values), off, zero, passed_on, tuple(reading.ignored))
-    if found := contradiction(settings, settings.value_of("training.zero_stage")):
-        raise reading.error(*found)
-    return settings
+    if zero.get("overlap_comm") and zero.get("contiguous_gradients") is False:
+        wanted = "expected contiguous_gradients true or absent beside it"
+        raise reading.error(f"{ZERO}.overlap_comm", True, wanted)
+    return DeepSpeedSettings(str(path), tuple(values), off, zero, passed_on, tuple(reading.ignored))
 
 
 def is_off(value: object) -> bool:
@@ -248,7 +221,7 @@ def _read(reading: _Reading, key: Key, value: object) -> tuple[Any, ...]:
         raise reading.error(key.path, value, "expected a list of two numbers")
     taken = []
     for target, part in zip(targets, values, strict=True):
-        _, kind, entry = _SETTINGS[target]
+        kind, entry = _SETTINGS[target]
         try:  # a number in a text is a flag's way to write it
             part = None if isinstance(part, str) and kind is not str else part
             taken.append(checked("", part, kind, entry))
@@ -273,8 +246,7 @@ def _values_in(reading: _Reading) -> Iterator[FileValue]:
             values = None if key.default is None else _read(reading, key, key.default)
         for name, value in zip(key.sets.split(), values or (), strict=False):
             if "muon" not in name or reading.variant("optimizer") == "Muon":
-                target = f"{_SETTINGS[name][0]}.{name}"
-                yield FileValue(target, value, key.path, reading.place(key.path), is_default)
+                yield FileValue(name, value, key.path, reading.place(key.path), is_default)
 
 
 def _precision(reading: _Reading) -> tuple[FileValue | None, frozenset[str]]:

@@ -125,7 +125,6 @@ KEYS: tuple[Key, ...] = (
     Key(f"{ZERO}.offload_optimizer.device", words={"cpu": "cpu", "none": "none"}),
     Key(f"{ZERO}.offload_param.device", words={"cpu": "cpu", "none": "none"}),
     Key("communication_data_type", words={name: name for name in ("fp32", "bf16", "fp16")}),
-    Key("prescale_gradients", words=SWITCH),
     Key("flops_profiler.enabled", words=SWITCH),
     Key("steps_per_print", "log_interval"),
     Key("tensorboard.enabled", "tensorboard"),
@@ -135,10 +134,7 @@ KEYS: tuple[Key, ...] = (
     Key("wandb.group", "wandb_group"),
 )
 PASSED_ON = frozenset(
-    {
-        *(ZERO, "flops_profiler", "communication_data_type", "prescale_gradients"),
-        *("gradient_predivide_factor", "wall_clock_breakdown", "memory_breakdown"),
-    }
+    (ZERO, "flops_profiler", "communication_data_type", "wall_clock_breakdown", "memory_breakdown")
 )
 # Options of ZeRO that DeepSpeed gets from this stage on.
 FROM_STAGE = {"offload_optimizer": 1, "overlap_comm": 2, "offload_param": 3}
@@ -183,6 +179,7 @@ NEUTRAL = {
     "optimizer.params.adam_w_mode": True,
     "gradient_allreduce_op": "mean",
     "sequence_parallel_size": 1,
+    "gradient_predivide_factor": 1,
     "zero_allow_untested_optimizer": True,
 }
 # The results are the same without them, for the reasons in docs/deepspeed.md: named in the log unless off.
@@ -206,7 +203,7 @@ _IGNORED_BY_BLOCK = {
     "zero_allow_untested_optimizer zero_force_ds_cpu_optimizer timers comms_logger dump_state log_level "
     "aio hybrid_engine expert_parallel use_data_before_expert_parallelism disable_allgather pipeline "
     "seq_parallel_communication_data_type vocabulary_size sparse_gradients sparse_attention eigenvalue "
-    "graph_harvesting cuda_visible_devices",
+    "graph_harvesting cuda_visible_devices prescale_gradients gradient_predivide_factor",
 }
 IGNORED = frozenset(
     f"{block}.{name}" if block else name

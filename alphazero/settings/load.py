@@ -26,7 +26,7 @@ from alphazero.base.section import (
 )
 from alphazero.games.registry import get_game
 from alphazero.settings.data import DataConfig
-from alphazero.settings.deepspeed_file import DeepSpeedSettings, FileValue, contradiction
+from alphazero.settings.deepspeed_file import DeepSpeedSettings, FileValue
 from alphazero.settings.flags import key_of
 from alphazero.settings.sections import (
     MOST_CHANNELS,
@@ -46,11 +46,6 @@ def preset_directory() -> Path:
     """configs/ beside the package in a checkout, within it where it was installed (CMakeLists.txt)."""
     installed = PACKAGE / "share" / "configs"
     return installed if installed.is_dir() else PACKAGE.parent / "configs"
-
-
-def shipped_deepspeed_config() -> Path:
-    """The ds_config.json that is read where the command line names none."""
-    return preset_directory().parent / "ds_config.json"
 
 
 def preset_names() -> list[str]:
@@ -75,14 +70,9 @@ def find_config(source: str) -> Path:
     return shipped
 
 
-def is_preset(path: Path) -> bool:
-    """True for a file that ships with the program, by its name or by its path."""
-    return path.resolve().parent == preset_directory().resolve()
-
-
 @dataclass(frozen=True)
 class Config:
-    """All settings of a run."""
+    """All settings of a run. deepspeed: the ds_config.json that gave some of them."""
 
     network: NetworkConfig = field(default_factory=NetworkConfig)
     data: DataConfig = field(default_factory=DataConfig)
@@ -92,6 +82,7 @@ class Config:
     search: SearchConfig = field(default_factory=SearchConfig)
     self_play: SelfPlayConfig = field(default_factory=SelfPlayConfig)
     run: RunConfig = field(default_factory=RunConfig)
+    deepspeed: DeepSpeedSettings = field(default_factory=DeepSpeedSettings)
     preset: str = ""
     # Field names that a flag gave, a TOML file of the user's own (no preset) and ds_config.json. A flag beats
     # the others; ds_config.json beats presets, and must not contradict a file that the user named.
@@ -136,16 +127,17 @@ def load_config(
 
     is_named: `source` is the user's choice, and was not chosen for the machine. Raises ConfigError naming
     file, line and key, or the flag, with the value got and the value expected; also where a TOML file of the
-    user's contradicts ds_config.json, or the ZeRO stage that results cannot go with options of it.
+    user's contradicts ds_config.json.
     """
     file = read_toml(find_config(source)) if source else None
-    is_shipped = file is not None and is_preset(file.path)
+    # By its name or by its path.
+    is_shipped = file is not None and file.path.resolve().parent == preset_directory().resolve()
     by_file: dict[str, Any] = {}
     by_flag: dict[str, Any] = {}
     for name, section in SECTIONS.items():
         by_flag |= values_of_flags(section, flags)
         if file is not None and name in file.table:
-            by_file |= _values_in(file, name, section)
+            by_file |= values_in(file, name, section)
     if file is not None:
         for name in file.table:
             if name not in SECTIONS and name not in FOREIGN_SECTIONS:
@@ -160,11 +152,11 @@ def load_config(
     network = with_smolgen(_section(NetworkConfig, values))
     if is_shipped and "policy_head" not in by_flag:
         network = _with_head_of_game(network)
-    # Not the policy head: existing runs of these presets may have another, and continue with it.
-    of_network = {entry.name for entry in fields(NetworkConfig)} - {"policy_head"}
+    of_network = {entry.name for entry in fields(NetworkConfig)}
     return Config(
         **{name: _section(section, values) for name, section in SECTIONS.items() if name != "network"},
         network=network,
+        deepspeed=deepspeed or DeepSpeedSettings(),
         preset=file.path.stem if file else "",
         set_by_file=frozenset(by_user),
         set_by_flag=frozenset(by_flag),
@@ -198,19 +190,7 @@ def with_smolgen(network: NetworkConfig) -> NetworkConfig:
     return dataclasses.replace(network, smolgen_hidden=units, smolgen_size=units)
 
 
-def read_section(source: str, name: str, section: type) -> tuple[object, dict[str, str]] | None:
-    """One section of the preset or TOML file `source` as `section`, and file:line of each key it gives.
-
-    None where the file has no such section. Raises ConfigError as load_config does.
-    """
-    file = read_toml(find_config(source))
-    if name not in file.table:
-        return None
-    values = _values_in(file, name, section)
-    return section(**values), {key: file.place(name, key) for key in values}
-
-
-def _values_in(file: TomlFile, name: str, section: type) -> dict[str, Any]:
+def values_in(file: TomlFile, name: str, section: type) -> dict[str, Any]:
     """The values of a section that a file has; ConfigError for a key that is not a setting of a TOML file."""
     entries = table_of(file, name, file.table[name])
     known = {entry.name for entry in flag_fields(section)}
@@ -250,9 +230,6 @@ def _taken(
     precision = values["precision"]
     if precision in settings.precisions_off and "precision" in by_user.keys() - by_flag.keys():
         raise _contradiction(settings, source, "precision", values, f"{precision}.enabled = false")
-    if found := contradiction(settings, taken.get("zero_stage", values["zero_stage"])):
-        key, value, wanted = found
-        raise ConfigError(f"{settings.source}: {key} = {value!r}: {wanted}")
     return taken
 
 
@@ -269,22 +246,19 @@ def _effective(
     settings: DeepSpeedSettings, values: Mapping[str, Any], by_flag: Collection[str]
 ) -> list[FileValue]:
     """The last value of each setting, without blocks that a flag discards."""
+    given = {one.name: one.value for one in settings.values}
     left = {
         block
         for block, name in CHOOSERS.items()
-        if name in by_flag and settings.value_of(f"optimizer.{name}") not in (None, values[name])
+        if name in by_flag and given.get(name) not in (None, values[name])
     }
-    last = {one.target: one for one in settings.values if one.path.partition(".")[0] not in left}
+    last = {one.name: one for one in settings.values if one.path.partition(".")[0] not in left}
     return list(last.values())
 
 
-def places(settings: DeepSpeedSettings) -> dict[str, str]:
-    """By the name of a setting, the file and line that a ds_config.json gives it in."""
-    return {one.name: one.place for one in settings.values}
-
-
-def decided(config: Config, settings: DeepSpeedSettings) -> list[str]:
+def decided(config: Config) -> list[str]:
     """Lines to print: what a ds_config.json decided and what not, what DeepSpeed gets, what is ignored."""
+    settings = config.deepspeed
     values = {name: value for section in SECTIONS for name, value in vars(getattr(config, section)).items()}
     lines = []
     used = [one for one in _effective(settings, values, config.set_by_flag) if one.name in config.set_by_json]

@@ -14,8 +14,7 @@ from alphazero.base.errors import CheckpointError, ConfigError
 from alphazero.base.section import Scope, checked, flag_of, json_ready, scope_of
 from alphazero.base.text import escaped, quoted
 from alphazero.games.outside.names import class_of, version_now
-from alphazero.settings.data import SampleFilters
-from alphazero.settings.load import SECTIONS, Config
+from alphazero.settings.load import SECTIONS, Config, to_table
 from alphazero.settings.sections import AUTO
 
 # Their changes are not worth a line of the log.
@@ -58,12 +57,6 @@ def changed_settings(saved: Mapping[str, Any], config: Config) -> list[Change]:
             if old != new:
                 changes.append(Change(section, entry.name, old, new))
     return changes
-
-
-def changed_filters(saved: Mapping[str, Any], config: Config) -> list[str]:
-    """'min_elo 1500 -> 1600' for each filter of the given games that is another one."""
-    names = {entry.name for entry in fields(SampleFilters)}
-    return [str(change) for change in changed_settings(saved, config) if change.name in names]
 
 
 def listed(changes: Iterable[Change]) -> list[Change]:
@@ -110,23 +103,17 @@ def shown(value: object) -> str:
 OTHER_LENGTHS = frozenset({"epochs", "generations"})
 
 
-@dataclass(frozen=True)
-class Kept:
-    """The settings to continue with, and those among them that presets and defaults would have otherwise."""
-
-    config: Config
-    changes: tuple[Change, ...] = ()  # before: of the preset; now: of the checkpoint
-
-    def lines(self) -> list[str]:
-        """A line to print, or none."""
-        texts = [
-            f"{change.name} {shown(change.now)} (not {shown(change.before)})"
-            for change in listed(self.changes)
-        ]
-        return [f"as in the checkpoint: {', '.join(texts)}"] if texts else []
+def kept_line(config: Config, kept: Config) -> list[str]:
+    """A line about what presets and defaults would have otherwise than a run that continues, or none."""
+    texts = [
+        f"{change.name} {shown(change.now)} (not {shown(change.before)})"
+        for change in listed(changed_settings(to_table(config), kept))
+        if not (_is_auto(change.name, config) or (change.name == "lanes" and "lanes" in config.set_by_game))
+    ]
+    return [f"as in the checkpoint: {', '.join(texts)}"] if texts else []
 
 
-def kept_settings(saved: Mapping[str, Any], saved_micro_batch_size: int, config: Config) -> Kept:
+def kept_settings(saved: Mapping[str, Any], saved_micro_batch_size: int, config: Config) -> Config:
     """`config` with the values of `saved`, a checkpoint's settings by section, but for what was requested.
 
     Presets and defaults change from version to version, and a run must not change with them. What was
@@ -134,20 +121,13 @@ def kept_settings(saved: Mapping[str, Any], saved_micro_batch_size: int, config:
     checkpoint's program did not have counts as that field's default. saved_micro_batch_size: in use when it
     was saved.
     """
-    changes: list[Change] = []
     sections = {}
     for name, kind in SECTIONS.items():
-        current = getattr(config, name)
         of_section = saved.get(name)
         before = of_section if isinstance(of_section, Mapping) else {}
         values = _kept_values(kind, before, config, saved_micro_batch_size)
-        changes += [
-            Change(name, key, json_ready(getattr(current, key)), json_ready(value))
-            for key, value in values.items()
-            if getattr(current, key) != value and not _is_open(key, config)
-        ]
-        sections[name] = dataclasses.replace(current, **values)
-    return Kept(dataclasses.replace(config, **sections), tuple(changes))
+        sections[name] = dataclasses.replace(getattr(config, name), **values)
+    return dataclasses.replace(config, **sections)
 
 
 def _kept_values(
@@ -159,7 +139,12 @@ def _kept_values(
     for entry in fields(section):
         key = entry.name
         is_of_a_start = entry.metadata["scope"] in _OF_A_START
-        if key in config.asked or is_of_a_start or _follows_another(key, config):
+        # `auto` knows the checkpoint's precision, and a rate that is named is not scaled.
+        is_chosen_elsewhere = (key == "precision" and config.training.precision == "auto") or (
+            key == "lr_scaling" and "learning_rate" in config.asked
+        )
+        is_asked = key in config.asked and not _is_auto(key, config)
+        if is_asked or is_of_a_start or is_chosen_elsewhere:
             continue
         value = saved.get(key, json_ready(entry.default))
         if key == "micro_batch_size":
@@ -189,17 +174,6 @@ def _checked(value: object, kind: object, entry: dataclasses.Field[Any]) -> Any:
         raise ConfigError(str(error), found_by_all_ranks=True) from error
 
 
-def _follows_another(key: str, config: Config) -> bool:
-    """True for what is chosen elsewhere.
-
-    `auto` knows the checkpoint's precision, and a rate that is named is not scaled.
-    """
-    if key == "precision":
-        return config.training.precision == "auto"
-    return key == "lr_scaling" and "learning_rate" in config.asked
-
-
-def _is_open(key: str, config: Config) -> bool:
-    """True for lanes and budget in place of `auto`, which are not listed as changes."""
-    is_of_rounds = key in ("lanes", "simulations_per_round")
-    return is_of_rounds and (getattr(config.self_play, key) == 0 or key in config.set_by_game)
+def _is_auto(key: str, config: Config) -> bool:
+    """True for lanes and budget where they are left open: a run keeps those that it began with."""
+    return key in ("lanes", "simulations_per_round") and getattr(config.self_play, key) == 0

@@ -17,6 +17,8 @@ from alphazero.games.registry import game_names, read_game
 WARMUP_LR, WARMUP_DECAY_LR, WARMUP_COSINE_LR = "warmup_lr", "warmup_decay_lr", "warmup_cosine_lr"
 ONE_CYCLE = "one_cycle"
 DEEPSPEED_SCHEDULES = (WARMUP_LR, WARMUP_DECAY_LR, WARMUP_COSINE_LR, ONE_CYCLE)
+# Without a flag: ds_config.json alone sets it.
+OF_JSON: Mapping[str, Any] = {"has_flag": False}
 
 
 @dataclass(frozen=True)
@@ -47,56 +49,38 @@ class OptimizerConfig:
     lr_milestones: tuple[int, ...] = step_count(
         (), "step schedule: steps at which the rate is multiplied by 0.1"
     )
-    lr_final_share: float = share(
-        0.01, "cosine, warmup_cosine_lr: last rate as a share of the peak rate", has_flag=False
-    )
+    lr_final_share: float = share(0.01, "cosine, warmup_cosine_lr: last rate, of the peak rate", **OF_JSON)
     lr_total_steps: int = step_count(
-        0,
-        "warmup_decay_lr, warmup_cosine_lr: steps until the last rate; 0 for the steps of the run",
-        has_flag=False,
+        0, "warmup_decay_lr, warmup_cosine_lr: steps until the last rate; 0: those of the run", **OF_JSON
     )
     warmup_steps: int = step_count(100, "steps of warm-up", is_common=True)
     warmup_type: str = setting(
-        "log",
-        "DeepSpeed's schedulers: whether the warm-up grows with the logarithm of the step or linearly",
-        choices=("log", "linear"),
-        has_flag=False,
+        "log", "growth of the rate in DeepSpeed's warm-ups", choices=("log", "linear"), **OF_JSON
     )
-    warmup_min_lr: float = rate(
-        0.0, "warmup_lr, warmup_decay_lr: rate that the warm-up begins at", has_flag=False
-    )
-    warmup_min_share: float = share(
-        0.0, "warmup_cosine_lr: that rate as a share of the peak rate", has_flag=False
-    )
-    cycle_min_lr: float = rate(0.0, "one_cycle: rate at both ends of the cycle", has_flag=False)
-    cycle_first_steps: int = step_count(
-        2000, "one_cycle: steps up to the peak rate", has_flag=False, minimum=1
-    )
-    cycle_second_steps: int = step_count(2000, "one_cycle: steps back down to cycle_min_lr", has_flag=False)
+    warmup_min_lr: float = rate(0.0, "warmup_lr, warmup_decay_lr: first rate", **OF_JSON)
+    warmup_min_share: float = share(0.0, "warmup_cosine_lr: first rate, of the peak rate", **OF_JSON)
+    cycle_min_lr: float = rate(0.0, "one_cycle: rate at both ends of the cycle", **OF_JSON)
+    cycle_first_steps: int = step_count(2000, "one_cycle: steps up to the peak rate", 1, **OF_JSON)
+    cycle_second_steps: int = step_count(2000, "one_cycle: steps back down to cycle_min_lr", **OF_JSON)
     cycle_decay_rate: float = rate(
-        0.0,
-        "one_cycle: after the cycle the rate is cycle_min_lr / (1 + this for each cycle_decay_steps)",
-        has_flag=False,
+        0.0, "one_cycle: then cycle_min_lr / (1 + this for each cycle_decay_steps)", **OF_JSON
     )
-    cycle_decay_steps: int = step_count(0, "one_cycle: steps of this decay; 0 for none", has_flag=False)
+    cycle_decay_steps: int = step_count(0, "one_cycle: steps of this decay; 0 for none", **OF_JSON)
     weight_decay: float = rate(1e-4, "weight decay; biases and BatchNorm have none", is_common=True)
-    momentum: float = share(0.9, "momentum of sgd", has_flag=False)
-    nesterov: bool = setting(True, "sgd: Nesterov's momentum", has_flag=False)
+    momentum: float = share(0.9, "momentum of sgd", **OF_JSON)
+    nesterov: bool = setting(True, "sgd: Nesterov's momentum", **OF_JSON)
     muon_learning_rate: float = rate(
         0.02, "muon: peak learning rate of the body's matrices, with the schedule of learning_rate"
     )
-    muon_momentum: float = share(0.95, "muon: momentum", has_flag=False)
-    adam_beta1: float = share(0.9, "adam, adamw, muon: decay rate of the first moment", has_flag=False)
-    adam_beta2: float = share(0.999, "adam, adamw, muon: decay rate of the second moment", has_flag=False)
-    adam_eps: float = share(1e-8, "adam, adamw: added to the root of the second moment", has_flag=False)
+    muon_momentum: float = share(0.95, "muon: momentum", **OF_JSON)
+    adam_beta1: float = share(0.9, "adam, adamw, muon: decay of the first moment", **OF_JSON)
+    adam_beta2: float = share(0.999, "adam, adamw, muon: decay of the second moment", **OF_JSON)
+    adam_eps: float = share(1e-8, "adam, adamw: added to the root of the second moment", **OF_JSON)
     adam_bias_correction: bool = setting(
-        True, "adam, adamw: make up for the moments' beginning at zero in the first steps", has_flag=False
+        True, "adam, adamw: make up for moments that begin at zero", **OF_JSON
     )
     clip_gradients: float = setting(
-        10.0,
-        "largest norm of the gradient; a longer one is shortened to it, 0 turns this off",
-        minimum=0,
-        has_flag=False,
+        10.0, "largest norm of the gradient; a longer one is shortened, 0: none is", minimum=0, **OF_JSON
     )
 
 
@@ -191,7 +175,7 @@ class NetworkConfig:
 
 @dataclass(frozen=True)
 class LossConfig:
-    """Weights of the terms of the loss in training; what is measured on known games has no such weights."""
+    """Weights of the terms of the loss in training: measurements report each term, without a weight."""
 
     value_weight: float = setting(1.0, "weight of the value loss", minimum=0, of_training=True)
 
@@ -228,12 +212,16 @@ class TrainingConfig:
     )
     gradient_accumulation_steps: int = setting(
         0,
-        "passes per rank and step; they give the micro-batch size, or the batch size where that is not "
-        "given; 0: as many as the two ask for",
+        "passes per rank and step, from which the sizes follow that are not given; 0 follows from these",
         minimum=0,
         maximum=MOST_POSITIONS,
         scope=Scope.START,
-        has_flag=False,
+        **OF_JSON,
+    )
+    value_q_ratio: float = share(
+        0.0,
+        "share of the search's value (self-play, lc0's games), or else of the evaluations in PGN comments, "
+        "in the value target; the rest is the result",
     )
     host_weights: tuple[str, ...] = setting(
         (),
@@ -248,35 +236,26 @@ class TrainingConfig:
     precision: str = setting(
         "fp32",
         "arithmetic of the network; auto is bf16 where all GPUs of the job have it, else fp16; on CPUs bf16 "
-        "or fp32, whichever is faster when timed at the start",
+        "with AMX, or with AVX512-BF16 and one thread per rank, else fp32",
         choices=("fp32", "bf16", "fp16", "auto"),
         words={"amp": "auto"},
         is_common=True,
     )
     loss_scale: float = setting(
-        65536.0, "fp16: first value of the dynamic loss scale", minimum=1, maximum=2.0**32, has_flag=False
+        65536.0, "fp16: first value of the dynamic loss scale", minimum=1, maximum=2.0**32, **OF_JSON
     )
     loss_scale_window: int = step_count(
-        1000, "fp16: steps without overflow after which the loss scale doubles", has_flag=False, minimum=1
+        1000, "fp16: steps without overflow after which the loss scale doubles", 1, **OF_JSON
     )
     loss_scale_minimum: float = setting(
-        1.0, "fp16: the dynamic loss scale does not go below it", minimum=1, maximum=2.0**24, has_flag=False
+        1.0, "fp16: least value of the dynamic loss scale", minimum=1, maximum=2.0**24, **OF_JSON
     )
-    loss_scale_hysteresis: int = step_count(
-        1, "fp16: overflows at which the loss scale halves", has_flag=False, minimum=1
-    )
+    loss_scale_hysteresis: int = step_count(1, "fp16: overflows at which the loss scale halves", 1, **OF_JSON)
     loss_scale_consecutive: bool = setting(
-        False,
-        "fp16: a step without overflow restarts the count of these overflows; otherwise only a loss scale "
-        "that doubles does",
-        has_flag=False,
+        False, "fp16: any step without overflow restarts that count, not only a doubling", **OF_JSON
     )
     fixed_loss_scale: float = setting(
-        0.0,
-        "fp16: a loss scale that never moves; 0 for the dynamic one",
-        minimum=0,
-        maximum=2.0**24,
-        has_flag=False,
+        0.0, "fp16: a loss scale that stays; 0 for the dynamic one", minimum=0, maximum=2.0**24, **OF_JSON
     )
     tf32: bool = setting(True, "compute fp32 products in TF32 where the GPU has it")
     compile: bool = setting(False, "compile the network with torch.compile", is_common=True)
@@ -360,13 +339,9 @@ class RunConfig:
     wandb: bool = setting(
         False, "log to Weights & Biases as well (pip install wandb)", scope=Scope.NODE, is_common=True
     )
-    wandb_project: str = setting("alphazero", "project of Weights & Biases", scope=Scope.NODE, has_flag=False)
-    wandb_team: str = setting(
-        "", "team of Weights & Biases; your own account if empty", scope=Scope.NODE, has_flag=False
-    )
-    wandb_group: str = setting(
-        "", "group of runs of Weights & Biases; none if empty", scope=Scope.NODE, has_flag=False
-    )
+    wandb_project: str = setting("alphazero", "project of Weights & Biases", scope=Scope.NODE, **OF_JSON)
+    wandb_team: str = setting("", "team; your own account if empty", scope=Scope.NODE, **OF_JSON)
+    wandb_group: str = setting("", "group of runs; none if empty", scope=Scope.NODE, **OF_JSON)
     mute: tuple[str, ...] = setting((), "alarms that are not printed (docs/health.md)", choices=ALARMS)
     log_format: str = setting(
         "text",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from alphazero.base.section import setting, share, step_count
@@ -104,10 +103,6 @@ class SelfPlayConfig:
         words={"auto": 0},
         of_training=True,
     )
-    # `alphazero selfplay` plays rounds of so many moves.
-    moves_per_round: int = setting(
-        16, "moves of a round where simulations_per_round is 0", minimum=1, maximum=MOST_PLIES, has_flag=False
-    )
     evaluation_batch: int = setting(
         64, "positions per evaluation of the network in self-play", minimum=1, maximum=MOST_UNITS
     )
@@ -161,9 +156,6 @@ class SelfPlayConfig:
     gate_score: float = share(
         0.55, "share of the points that the new weights need in these games", of_training=True
     )
-    value_q_ratio: float = share(
-        0.0, "share of the search's value in the value target; the rest is the result", of_training=True
-    )
     window_minimum: int = setting(
         10_000, "positions of the smallest training window", minimum=1, maximum=10**12, of_training=True
     )
@@ -178,20 +170,10 @@ LEAST_LANES = 256
 SEARCHES_PER_ROUND = 24
 
 
-@dataclass(frozen=True)
-class Rounds:
-    """What a run plays its games in, over all ranks: lanes, and simulations of a round (0: by moves)."""
-
-    lanes: int
-    simulations_per_round: int
-
-    def of(self, self_play: SelfPlayConfig) -> SelfPlayConfig:
-        """The settings with these in place of auto."""
-        return replace(self_play, lanes=self.lanes, simulations_per_round=self.simulations_per_round)
-
-
-def settled(self_play: SelfPlayConfig, search: SearchConfig, batch_size: int, num_ranks: int) -> Rounds:
-    """Lanes and a budget of simulations in place of auto, for a run that begins on so many ranks.
+def settled(
+    self_play: SelfPlayConfig, search: SearchConfig, batch_size: int, num_ranks: int
+) -> SelfPlayConfig:
+    """The settings of a run that begins on so many ranks: lanes and a budget of simulations in place of auto.
 
     batch_size: of training. Later starts of the run keep them, whatever their number of ranks.
     """
@@ -204,18 +186,4 @@ def settled(self_play: SelfPlayConfig, search: SearchConfig, batch_size: int, nu
     # A round longer than a generation would play more games than --reuse asks for.
     of_generation = math.ceil(positions * per_position / lanes)
     budget = min(SEARCHES_PER_ROUND * search.simulations, max(search.simulations, of_generation))
-    return Rounds(lanes, self_play.simulations_per_round or budget)
-
-
-def as_begun(self_play: SelfPlayConfig, asked: Collection[str], saved: Mapping[str, object]) -> Rounds:
-    """Those of a run that continues: what is asked for, but for auto, else those it began with.
-
-    asked: names of settings. saved: this section in its checkpoint.
-    """
-
-    def number(name: str) -> int:
-        value = getattr(self_play, name) if name in asked else 0
-        begun = saved.get(name)
-        return int(value or (begun if isinstance(begun, int) else 0))
-
-    return Rounds(number("lanes"), number("simulations_per_round"))
+    return replace(self_play, lanes=lanes, simulations_per_round=self_play.simulations_per_round or budget)

@@ -66,11 +66,7 @@ class TensorBoardViewer(MetricWriter):
     def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
         """Show its fields as a text, a line each."""
         lines = (f"**{name}**: {value}" for name, value in fields.items() if name != "time_s")
-        self.note(kind, step, "  \n".join(lines))
-
-    def note(self, name: str, step: int, text: str) -> None:
-        """Add a text in Markdown."""
-        self._writer.add_text(name, text, step)
+        self._writer.add_text(kind, "  \n".join(lines), step)
 
     def flush(self) -> None:
         """Write everything to disk."""

@@ -20,7 +20,7 @@ SHOWN = (
     *("optimizer.weight_decay", "training.batch_size", "training.precision", "training.ema_decay"),
     *("loss.value_weight", "training.seed"),
 )
-SHOWN_OF_SELF_PLAY = ("search.simulations", "self_play.lanes", "self_play.reuse", "self_play.value_q_ratio")
+SHOWN_OF_SELF_PLAY = ("search.simulations", "self_play.lanes", "self_play.reuse", "training.value_q_ratio")
 
 
 def open_writers(

@@ -248,7 +248,7 @@ def test_games_of_others_have_a_preset_unless_a_file_is_named() -> None:
     nim = f"{REPOSITORY / 'examples' / 'nim.py'}:Nim"
 
     def preset(*words: str) -> tuple[str, str]:
-        config, _ = read_settings(parser.parse_args([*words, "--deepspeed-config", ""]), "chess_cpu")
+        config = read_settings(parser.parse_args([*words, "--deepspeed-config", ""]), "chess_cpu")
         return config.preset, config.self_play.mode
 
     assert preset("--game", nim) == ("own_game", "selfplay")
@@ -260,14 +260,14 @@ RANK = """import json, sys
 from alphazero.cli.command_table import build_parser
 from alphazero.cli.training.train import read_settings
 from alphazero.settings.load import to_table
-config = read_settings(build_parser("train").parse_args(sys.argv[1:]), "chess_20x256")[0]
+config = read_settings(build_parser("train").parse_args(sys.argv[1:]), "chess_20x256")
 print(json.dumps(to_table(config)))
 """
 
 
 def test_the_launcher_and_every_rank_choose_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--game", f"{BOXES}:Boxes(size=2)", "--device", "cpu"]
-    config, _ = read_settings(build_parser("train").parse_args(words), "chess_cpu")
+    config = read_settings(build_parser("train").parse_args(words), "chess_cpu")
     for seed in ("1", "2"):  # of Python's own hashes, by which sets are ordered
         rank = subprocess.run(
             [sys.executable, "-c", RANK, *words],
@@ -345,7 +345,7 @@ def test_the_check_says_what_to_expect(
     assert rows["games"].startswith("1,000 random games of 4.0 plies")
     assert rows["search"].endswith(" simulations/s on one core with a network that costs nothing")
     assert int(rows["search"].partition(" ")[0].replace(",", "")) > 100
-    config, _ = read_settings(build_parser("train").parse_args(["--game", f"{path}:Game"]), "chess_cpu")
+    config = read_settings(build_parser("train").parse_args(["--game", f"{path}:Game"]), "chess_cpu")
     assert (rows["training"],) == chosen_lines(config)
 
 

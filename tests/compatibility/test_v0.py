@@ -1,4 +1,4 @@
-"""Files of commit b833ea6 (tests/fixtures/v0): the run resumes to the same bits, the rest is read."""
+"""Files of version 0 (tests/fixtures/v0): the run resumes to the same bits, the rest is read."""
 
 import hashlib
 import json
@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,26 +25,20 @@ EXPECTED: dict[str, Any] = json.loads((V0 / "expected.json").read_text())
 # The same arithmetic on every x86-64 processor: kernels without AVX.
 PORTABLE = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"}
 SAME_ARITHMETIC = torch.__version__.split("+")[0] == EXPECTED["torch"] and platform.machine() == "x86_64"
-# Flags of that commit without which a run has the same values, those of its checkpoint.
-GONE = {
-    *("--value-channels", "--value-hidden", "--moves-left-channels", "--moves-left-hidden"),
-    "--moves-per-round",
-}
 NEWEST = 12  # step of the newest checkpoint
 
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    """A directory with the run, as the user of that commit left it."""
+    """A directory with the run, as its user left it."""
     shutil.copytree(V0 / "selfplay", tmp_path / "runs" / "selfplay")
     return tmp_path
 
 
 def resume(directory: Path) -> None:
-    """Continue the run to its end by the command it was started with, less flags that are gone."""
+    """Continue the run to its end by the command it was started with."""
     (started,) = (directory / "runs" / "selfplay").glob("started-*.json")
-    words = json.loads(started.read_text())["argv"][1:]
-    arguments = [word for before, word in pairwise(["", *words]) if not {before, word} & GONE]
+    arguments = json.loads(started.read_text())["argv"][1:]
     done = subprocess.run(
         [sys.executable, str(REPOSITORY / "train_distributed.py"), *arguments, "--resume", "latest"],
         cwd=directory,

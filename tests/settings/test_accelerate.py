@@ -22,7 +22,7 @@ DEFAULTS = {
 def settings(monkeypatch, environment, *words):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    return read_settings(build_parser("train").parse_args(words), "chess_cpu")[0].training
+    return read_settings(build_parser("train").parse_args(words), "chess_cpu").training
 
 
 def test_its_defaults_say_nothing():

@@ -10,20 +10,20 @@ from alphazero.base.errors import ConfigError
 from alphazero.cli.command_table import build_parser
 from alphazero.cli.training.train import read_settings
 from alphazero.settings.load import SECTIONS, Config, load_config, preset_directory, to_table
-from alphazero.settings.scope import Kept, changed_settings, kept_settings, listed
+from alphazero.settings.scope import changed_settings, kept_line, kept_settings, listed
 from alphazero.settings.sections import AUTO
 
 OLD_RUN = to_table(load_config("chess_20x256", {"batch_size": "1024", "lr_scaling": "none"}))
 
 
-def kept(config: Config, saved: dict[str, object] = OLD_RUN, micro_batch_size: int = 256) -> Kept:
+def kept(config: Config, saved: dict[str, object] = OLD_RUN, micro_batch_size: int = 256) -> Config:
     """As JSON has the settings of a checkpoint."""
     return kept_settings(json.loads(json.dumps(saved)), micro_batch_size, config)
 
 
 def typed(*arguments: str) -> Config:
     """The settings of a command line, with a GPU."""
-    return read_settings(build_parser("train").parse_args(arguments), "chess_20x256")[0]
+    return read_settings(build_parser("train").parse_args(arguments), "chess_20x256")
 
 
 @pytest.mark.parametrize("arguments", [(), ("--config", "chess_20x256"), ("--steps", "70000")])
@@ -31,10 +31,12 @@ def test_a_run_of_batch_1024_goes_on_with_it_though_the_preset_says_4096(argumen
     now = typed(*arguments)
     assert now.training.batch_size == 4096
     result = kept(now)
-    assert result.config.training.batch_size == 1024
-    assert result.config.optimizer.lr_scaling == "none"
-    assert not [change for change in changed_settings(OLD_RUN, result.config) if change.name != "steps"]
-    assert result.lines() == ["as in the checkpoint: lr_scaling none (not sqrt), batch_size 1024 (not 4096)"]
+    assert result.training.batch_size == 1024
+    assert result.optimizer.lr_scaling == "none"
+    assert not [change for change in changed_settings(OLD_RUN, result) if change.name != "steps"]
+    assert kept_line(now, result) == [
+        "as in the checkpoint: lr_scaling none (not sqrt), batch_size 1024 (not 4096)"
+    ]
 
 
 def test_whatever_a_preset_or_a_default_becomes_the_run_stays_as_it_was():
@@ -50,8 +52,8 @@ def test_whatever_a_preset_or_a_default_becomes_the_run_stays_as_it_was():
     saved = to_table(Config(**changed))
     saved["self_play"]["mode"] = "mixed"
     result = kept(Config(), saved, micro_batch_size=saved["training"]["micro_batch_size"])
-    assert listed(changed_settings(saved, result.config)) == []
-    left = {change.name for change in changed_settings(saved, result.config)}
+    assert listed(changed_settings(saved, result)) == []
+    left = {change.name for change in changed_settings(saved, result)}
     of_a_start = {"run_name", "runs_dir", "tensorboard", "wandb", "health_interval", "log_format", "quiet"}
     of_a_start |= {"git_diff", "wandb_project", "wandb_team", "wandb_group", "gradient_accumulation_steps"}
     of_a_start |= {"data", "validation_data", "num_workers", "cache_dir", "verify_data"}
@@ -91,48 +93,48 @@ def other_than(value, metadata):
     ],
 )
 def test_what_somebody_asks_for_stays(arguments, section, name, value):
-    assert getattr(getattr(kept(typed(*arguments)).config, section), name) == value
+    assert getattr(getattr(kept(typed(*arguments)), section), name) == value
 
 
 def test_a_file_of_the_users_own_counts_and_a_shipped_one_does_not(tmp_path):
     mine = tmp_path / "mine.toml"
     mine.write_text("[training]\nbatch_size = 512\n")
     result = kept(typed("--config", str(mine)))
-    assert result.config.training.batch_size == 512
-    assert result.config.network.blocks == 20
+    assert result.training.batch_size == 512
+    assert result.network.blocks == 20
     shipped = preset_directory() / "chess_20x256.toml"
-    assert kept(typed("--config", str(shipped))).config.training.batch_size == 1024
+    assert kept(typed("--config", str(shipped))).training.batch_size == 1024
 
 
 def test_what_ds_config_json_says_counts(tmp_path):
     file = tmp_path / "ds.json"
     file.write_text('{"gradient_clipping": 2.5}')
-    assert kept(typed("--deepspeed-config", str(file))).config.optimizer.clip_gradients == 2.5
+    assert kept(typed("--deepspeed-config", str(file))).optimizer.clip_gradients == 2.5
 
 
 def test_another_length_counts_where_the_run_was_given_steps():
     saved = json.loads(json.dumps(OLD_RUN))
     saved["training"]["steps"] = 100
-    assert kept(typed(), saved).config.training.steps == 100
-    assert kept(typed("--epochs", "2"), saved).config.training.steps == 0
-    assert kept(typed("--generations", "2"), saved).config.training.steps == 0
-    assert kept(typed("--epochs", "2", "--steps", "7"), saved).config.training.steps == 7
+    assert kept(typed(), saved).training.steps == 100
+    assert kept(typed("--epochs", "2"), saved).training.steps == 0
+    assert kept(typed("--generations", "2"), saved).training.steps == 0
+    assert kept(typed("--epochs", "2", "--steps", "7"), saved).training.steps == 7
 
 
 def test_the_micro_batch_is_the_one_that_fitted_and_one_that_was_chosen_is_chosen_again():
     saved = json.loads(json.dumps(OLD_RUN))
-    assert kept(typed(), saved, 128).config.training.micro_batch_size == 0
+    assert kept(typed(), saved, 128).training.micro_batch_size == 0
     saved["training"]["micro_batch_size"] = 256
-    assert kept(typed(), saved, 128).config.training.micro_batch_size == 128
+    assert kept(typed(), saved, 128).training.micro_batch_size == 128
     saved["training"]["micro_batch_size"] = AUTO
-    assert kept(typed(), saved, 128).config.training.micro_batch_size == AUTO
+    assert kept(typed(), saved, 128).training.micro_batch_size == AUTO
 
 
 def test_a_setting_that_the_checkpoint_does_not_know_has_its_default():
     saved = json.loads(json.dumps(OLD_RUN))
     del saved["optimizer"]["lr_scaling"], saved["search"]
-    assert kept(typed(), saved).config.optimizer.lr_scaling == "none"
-    assert kept(typed(), saved).config.search == Config().search
+    assert kept(typed(), saved).optimizer.lr_scaling == "none"
+    assert kept(typed(), saved).search == Config().search
 
 
 @pytest.mark.parametrize("value", ["many", 0, None, [3], {}])
@@ -148,7 +150,8 @@ def test_what_differs_is_shown_as_people_write_it_and_logging_is_not_worth_a_wor
     saved["optimizer"]["lr_milestones"] = [10, 20]
     saved["optimizer"]["learning_rate"] = 0.0005
     saved["training"]["log_interval"] = 3
-    assert kept(typed("--batch-size", "1024", "--lr-scaling", "none"), saved).lines() == [
+    now = typed("--batch-size", "1024", "--lr-scaling", "none")
+    assert kept_line(now, kept(now, saved)) == [
         "as in the checkpoint: learning_rate 0.0005 (not 0.001), lr_milestones [10, 20] (not [])"
     ]
 
@@ -160,5 +163,5 @@ def test_a_learning_rate_that_somebody_names_is_not_scaled_by_a_preset(tmp_path:
     assert typed("--lr", "0.001", "--lr-scaling", "linear").optimizer.lr_scaling == "linear"
     saved = json.loads(json.dumps(OLD_RUN))
     saved["optimizer"]["lr_scaling"] = "sqrt"
-    assert kept(typed("--lr", "0.01"), saved).config.optimizer.lr_scaling == "none"
-    assert kept(typed(), saved).config.optimizer.lr_scaling == "sqrt"
+    assert kept(typed("--lr", "0.01"), saved).optimizer.lr_scaling == "none"
+    assert kept(typed(), saved).optimizer.lr_scaling == "sqrt"

@@ -6,18 +6,19 @@ from alphazero.base.errors import ConfigError
 from alphazero.settings.deepspeed_file import read_deepspeed_settings
 from tests.support.paths import REPOSITORY
 
+
+def value_of(settings, name):
+    return {one.name: one.value for one in settings.values}.get(name)
+
+
 ADAM = {"type": "Adam", "params": {"lr": 0.001}}
 CYCLE = {"cycle_min_lr": 0.001, "cycle_max_lr": 0.01}
 
 
 def said(settings):
     """All values but the precision of a file that has no word about it."""
-    values = {one.target: one for one in settings.values}
-    return {
-        target: one.value
-        for target, one in values.items()
-        if not (target == "training.precision" and one.is_default)
-    }
+    values = {one.name: one for one in settings.values}
+    return {name: one.value for name, one in values.items() if not (name == "precision" and one.is_default)}
 
 
 def test_the_shipped_file_is_accepted_and_silent_about_what_flags_own():
@@ -54,18 +55,6 @@ def test_the_shipped_file_is_accepted_and_silent_about_what_flags_own():
         (
             {"zero_optimization": {"stage": 2, "overlap_comm": True, "contiguous_gradients": False}},
             "overlap_comm = true: .*contiguous_gradients",
-        ),
-        (
-            {"zero_optimization": {"stage": 2}, "gradient_predivide_factor": 2.0},
-            "gradient_predivide_factor = 2: remove it, or zero_optimization.reduce_scatter false",
-        ),
-        (
-            {"zero_optimization": {"stage": 3}, "prescale_gradients": True},
-            "reduce_scatter false, at ZeRO stage 3",
-        ),
-        (
-            {"prescale_gradients": True, "gradient_predivide_factor": 2.0},
-            "prescale_gradients = true: remove it",
         ),
         ({"gradient_allreduce_op": "sum"}, "depend on the number of ranks"),
         ({"elasticity": {"enabled": True}}, "it would choose the batch"),
@@ -194,13 +183,13 @@ def test_null_is_a_key_that_is_absent(write):
     }"""
     settings = read_deepspeed_settings(write(text))
     assert said(settings) == {
-        "optimizer.optimizer": "adamw",
-        "optimizer.weight_decay": 0.5,
-        "optimizer.adam_beta1": 0.9,
-        "optimizer.adam_beta2": 0.999,
-        "optimizer.adam_eps": 1e-8,
-        "optimizer.adam_bias_correction": True,
-        "training.zero_stage": 2,
+        "optimizer": "adamw",
+        "weight_decay": 0.5,
+        "adam_beta1": 0.9,
+        "adam_beta2": 0.999,
+        "adam_eps": 1e-8,
+        "adam_bias_correction": True,
+        "zero_stage": 2,
     }
     assert (settings.zero_options, settings.passed_on, settings.ignored) == ({}, {}, ())
 
@@ -208,7 +197,7 @@ def test_null_is_a_key_that_is_absent(write):
 def test_the_same_key_in_two_objects_is_not_twice_the_same(write):
     profiler = '{"a": [{"b": 1}, {"b": 1}], "enabled": false}'
     text = '{"fp16": {"enabled": true}, "bf16": {"enabled": false}, "csv_monitor": ' + profiler + "}"
-    assert read_deepspeed_settings(write(text)).value_of("training.precision") == "fp16"
+    assert value_of(read_deepspeed_settings(write(text)), "precision") == "fp16"
 
 
 def test_a_size_may_be_written_as_deepspeed_documents_it(write):
@@ -237,70 +226,68 @@ def test_a_size_may_be_written_as_deepspeed_documents_it(write):
     ],
 )
 def test_precision_is_what_its_block_says(write, block, precision):
-    assert read_deepspeed_settings(write(block)).value_of("training.precision") == precision
+    assert value_of(read_deepspeed_settings(write(block)), "precision") == precision
 
 
 def test_the_loss_scale_of_fp16_is_translated(write):
     block = {"enabled": True, "loss_scale": 0, "initial_scale_power": 12, "loss_scale_window": 500}
     assert said(read_deepspeed_settings(write({"fp16": block}))) == {
-        "training.precision": "fp16",
-        "training.fixed_loss_scale": 0.0,
-        "training.loss_scale": 4096.0,
-        "training.loss_scale_window": 500,
-        "training.loss_scale_hysteresis": 2,  # DeepSpeed's own where the block is silent
+        "precision": "fp16",
+        "fixed_loss_scale": 0.0,
+        "loss_scale": 4096.0,
+        "loss_scale_window": 500,
+        "loss_scale_hysteresis": 2,  # DeepSpeed's own where the block is silent
     }
 
 
 def test_options_of_fp16_count_where_another_decides_whether_it_is_on(write):
     settings = read_deepspeed_settings(write({"fp16": {"enabled": "auto", "initial_scale_power": 10}}))
-    assert settings.value_of("training.precision") is None
-    assert settings.value_of("training.loss_scale") == 1024
+    assert value_of(settings, "precision") is None
+    assert value_of(settings, "loss_scale") == 1024
     highest = read_deepspeed_settings(write({"fp16": {"enabled": True, "initial_scale_power": 32}}))
-    assert highest.value_of("training.loss_scale") == 2**24
+    assert value_of(highest, "loss_scale") == 2**24
 
 
 def test_an_optimizer_is_translated_with_deepspeeds_defaults_but_for_the_rate(write):
     adam = {"type": "Adam", "params": {"betas": [0.8, 0.99], "eps": "auto"}}
     assert said(read_deepspeed_settings(write({"optimizer": adam}))) == {
-        "optimizer.optimizer": "adamw",
-        "optimizer.weight_decay": 0.0,
-        "optimizer.adam_beta1": 0.8,
-        "optimizer.adam_beta2": 0.99,
-        "optimizer.adam_bias_correction": True,
+        "optimizer": "adamw",
+        "weight_decay": 0.0,
+        "adam_beta1": 0.8,
+        "adam_beta2": 0.99,
+        "adam_bias_correction": True,
     }
     plain = {"type": "sgd"}
     assert said(read_deepspeed_settings(write({"optimizer": plain}))) == {
-        "optimizer.optimizer": "sgd",
-        "optimizer.weight_decay": 0.0,
-        "optimizer.momentum": 0.0,
-        "optimizer.nesterov": False,
+        "optimizer": "sgd",
+        "weight_decay": 0.0,
+        "momentum": 0.0,
+        "nesterov": False,
     }
     coupled = {"type": "Adam", "params": {"adam_w_mode": False, "lr": 0.1, "weight_decay": 0.5}}
     found = said(read_deepspeed_settings(write({"optimizer": coupled})))
-    assert (found["optimizer.optimizer"], found["optimizer.weight_decay"]) == ("adam", 0.5)
+    assert (found["optimizer"], found["weight_decay"]) == ("adam", 0.5)
 
 
 def test_a_scheduler_is_translated_and_its_peak_beats_the_optimizers_rate(write):
     scheduler = {"type": "WarmupDecayLR", "params": {"total_num_steps": 5e3, "warmup_max_lr": 0.02}}
     found = said(read_deepspeed_settings(write({"optimizer": ADAM, "scheduler": scheduler})))
-    assert {
-        name: found[f"optimizer.{name}"] for name in ("lr_schedule", "learning_rate", "lr_total_steps")
-    } == {
+    assert {name: found[name] for name in ("lr_schedule", "learning_rate", "lr_total_steps")} == {
         "lr_schedule": "warmup_decay_lr",
         "learning_rate": 0.02,
         "lr_total_steps": 5000,
     }
-    assert (found["optimizer.warmup_steps"], found["optimizer.warmup_type"]) == (1000, "log")
+    assert (found["warmup_steps"], found["warmup_type"]) == (1000, "log")
     auto = {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto", "warmup_max_lr": "auto"}}
     found = said(read_deepspeed_settings(write({"optimizer": ADAM, "scheduler": auto})))
-    assert found["optimizer.learning_rate"] == 0.001 and "optimizer.lr_total_steps" not in found
+    assert found["learning_rate"] == 0.001 and "lr_total_steps" not in found
 
 
 def test_a_cycle_is_taken_where_the_momentum_stays(write):
     steady = {"type": "OneCycle", "params": {**CYCLE, "cycle_momentum": False}}
-    assert said(read_deepspeed_settings(write({"scheduler": steady})))["optimizer.learning_rate"] == 0.01
+    assert said(read_deepspeed_settings(write({"scheduler": steady})))["learning_rate"] == 0.01
     with_sgd = {"optimizer": {"type": "SGD"}, "scheduler": steady}
-    assert said(read_deepspeed_settings(write(with_sgd)))["optimizer.lr_schedule"] == "one_cycle"
+    assert said(read_deepspeed_settings(write(with_sgd)))["lr_schedule"] == "one_cycle"
 
 
 def test_figures_and_batch_are_translated(write):
@@ -313,15 +300,15 @@ def test_figures_and_batch_are_translated(write):
         "gradient_accumulation_steps": 4,
     }
     assert said(read_deepspeed_settings(write(table))) == {
-        "training.log_interval": 7,
-        "run.tensorboard": False,
-        "run.wandb": True,
-        "run.wandb_project": "p",
-        "run.wandb_team": "t",
-        "run.wandb_group": "g",
-        "training.batch_size": 64,
-        "training.micro_batch_size": 16,
-        "training.gradient_accumulation_steps": 4,
+        "log_interval": 7,
+        "tensorboard": False,
+        "wandb": True,
+        "wandb_project": "p",
+        "wandb_team": "t",
+        "wandb_group": "g",
+        "batch_size": 64,
+        "micro_batch_size": 16,
+        "gradient_accumulation_steps": 4,
     }
 
 

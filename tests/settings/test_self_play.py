@@ -4,7 +4,8 @@ import pytest
 
 from alphazero.base.errors import ConfigError
 from alphazero.settings.load import load_config
-from alphazero.settings.self_play import Rounds, SearchConfig, SelfPlayConfig, as_begun, settled
+from alphazero.settings.scope import kept_settings
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig, settled
 
 GPU = SelfPlayConfig(
     evaluation_batch=256, full_search_share=0.25, steps_per_generation=125, window_minimum=250_000
@@ -54,20 +55,18 @@ def test_quick_searches_count_by_their_share():
 
 def test_what_is_named_is_not_chosen():
     own = SelfPlayConfig(lanes=7, simulations_per_round=11)
-    assert settled(own, SearchConfig(), 4096, num_ranks=8).of(own) == own
+    assert settled(own, SearchConfig(), 4096, num_ranks=8) == own
 
 
 def test_a_run_keeps_what_it_began_with():
-    saved = {"lanes": 512, "simulations_per_round": 640, "moves_per_round": 16}
-    names = {"lanes", "simulations_per_round"}
-    assert as_begun(SelfPlayConfig(), names, saved) == Rounds(512, 640)
-    own = SelfPlayConfig(lanes=7, simulations_per_round=11)
-    assert as_begun(own, names, saved) == Rounds(7, 11)
-    assert as_begun(own, (), saved) == Rounds(512, 640)  # of a preset
-
-
-def test_a_run_of_an_earlier_version_keeps_its_moves():
-    assert as_begun(SelfPlayConfig(), (), {"lanes": 1024, "moves_per_round": 8}) == Rounds(1024, 0)
+    saved = {"self_play": {"lanes": 512, "simulations_per_round": 640}}
+    for flags, expected in (
+        ({}, (512, 640)),
+        ({"lanes": "auto", "simulations_per_round": "auto"}, (512, 640)),
+        ({"lanes": "7", "simulations_per_round": "11"}, (7, 11)),
+    ):
+        own = kept_settings(saved, 0, load_config("", flags)).self_play
+        assert (own.lanes, own.simulations_per_round) == expected
 
 
 def test_auto_is_a_word_of_flags_and_files(tmp_path):

@@ -181,7 +181,7 @@ REFUSED = {
 def test_a_file_that_asks_for_what_has_a_meaning_here_is_accepted(write, name):
     settings = read_deepspeed_settings(write(ACCEPTED[name]))
     config = load_config("chess_cpu", {}, settings)
-    lines = decided(config, settings)
+    lines = decided(config)
     assert all(line.startswith(settings.source) for line in lines) and len(lines) <= 3
 
 

@@ -77,7 +77,7 @@ def config_of(args: argparse.Namespace) -> Config:
     flags.pop("precision", None)  # of the evaluations, not of training, which has no int8
     config = load_config(args.config, flags)
     own = settled(config.self_play, config.search, config.training.batch_size, num_ranks=1)
-    return replace(config, self_play=own.of(config.self_play))
+    return replace(config, self_play=own)
 
 
 @contextlib.contextmanager

@@ -191,7 +191,7 @@ def environment_lines(here: Mapping[str, Any]) -> list[str]:
         ("commit", f"{state['commit'][:12]} on {state['branch']}, {changed}"),
         ("system", f"{here['platform']}, Python {here['python']}"),
         ("packages", ", ".join(f"{name} {version}" for name, version in here["packages"].items())),
-        ("CUDA", f"torch built for {cuda['torch_built_for']}; driver {cuda['driver']}; NCCL {cuda['nccl']}"),
+        ("CUDA", f"runtime {cuda['runtime']}; driver {cuda['driver']}; NCCL {cuda['nccl']}"),
         ("GPUs", "; ".join(gpus) or "none"),
         (
             "processor",

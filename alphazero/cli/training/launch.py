@@ -37,9 +37,8 @@ from alphazero.run.directory import require_free
 from alphazero.run.find import find_weights
 from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
 from alphazero.settings.cluster import MOST_NODES, ClusterConfig, read_cluster
-from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.flags import whole
-from alphazero.settings.load import Config, decided, places
+from alphazero.settings.load import Config, decided
 from alphazero.settings.scope import require_same
 from alphazero.show.weights_and_biases import require_wandb
 from alphazero.training.ranks.batch import (
@@ -60,12 +59,12 @@ PROGRAM = (str(TRAIN_SCRIPT),) if TRAIN_SCRIPT.is_file() else (START, "train")
 NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
 # What --precision auto becomes, by the plan's device.
 AUTO_PRECISION = {
-    "cpu": ": bf16 or fp32, whichever is faster when timed at the start",
+    "cpu": ": bf16 where the processors are fast at it, else fp32",
     "cuda": ": bf16 where all GPUs of the job have it, else fp16",
     "auto": ": chosen when the hosts have counted their devices",
 }
 # Of a preset, where the user names no file of settings; each is read once.
-ReadSettings = Callable[[str], tuple[Config, DeepSpeedSettings]]
+ReadSettings = Callable[[str], Config]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -131,9 +130,7 @@ def _in_use(sizes: BatchSizes, saved: BatchSizes | None) -> int:
     return saved.micro_batch_size if is_chosen and saved else sizes.micro_batch_size
 
 
-def check_batches(
-    plan: LaunchPlan, config: Config, settings: DeepSpeedSettings, resumed: Resumed | None
-) -> list[str]:
+def check_batches(plan: LaunchPlan, config: Config, resumed: Resumed | None) -> list[str]:
     """Batch arithmetic: a mistake is one line here, not one per rank; it names the run that has the numbers.
 
     Lines of a dry run: about idle ranks, and those that the banner of the run will have.
@@ -143,12 +140,12 @@ def check_batches(
     config = resumed.kept(config) if resumed else config
     precision = config.training.precision
     shown = [f"precision {precision}{AUTO_PRECISION[plan.device] if precision == 'auto' else ''}"]
-    shown += decided(config, settings)
+    shown += decided(config)
     if not all(plan.ranks):  # known when the hosts have counted their devices
         return [f"batch {config.training.batch_size} over as many ranks as the hosts have devices", *shown]
     weights = [host.weight for host in plan.hosts for _ in range(host.num_ranks or 0)]
     device = "cpu" if plan.device == "cpu" else "cuda"
-    sizes, _ = fix_batch(config, len(weights), saved, places(settings))
+    sizes, _ = fix_batch(config, len(weights), saved)
     if resumed:
         require_same(resumed.run, resumed.step, "batch size", resumed.sizes.batch_size, sizes.batch_size)
     equal_passes = config.training.zero_stage >= 2
@@ -158,7 +155,7 @@ def check_batches(
         )
     except ConfigError as error:
         raise ConfigError(f"{resumed.run}, which continues: {error}" if resumed else str(error)) from error
-    notice = idle_notice(batches, device, max(named, 0))
+    notice = idle_notice(batches, max(named, 0))
     return [*([notice] if notice else []), f"batch {batches}", *shown]
 
 
@@ -173,9 +170,9 @@ def run(args: argparse.Namespace) -> int:
 
     @functools.cache
     def resumed(preset: str) -> Resumed | None:
-        return train.read_resumed(read(preset)[0], trainer.resume, fresh_start=trainer.fresh_start)
+        return train.read_resumed(read(preset), trainer.resume, fresh_start=trainer.fresh_start)
 
-    config, settings = read(train.GPU_PRESET if machine.devices else train.CPU_PRESET)
+    config = read(train.GPU_PRESET if machine.devices else train.CPU_PRESET)
     if config.run.log_format == JSON:
         write_json_lines("alphazero")
     plan = resolve(
@@ -188,19 +185,19 @@ def run(args: argparse.Namespace) -> int:
         read_cluster(trainer.config),
         # --dry-run asks no name server.
         (lambda name: ()) if args.dry_run else machines.addresses_of,
-        lambda num_cores: cpu_ranks_for(num_cores, read(train.CPU_PRESET)[0], resumed(train.CPU_PRESET)),
+        lambda num_cores: cpu_ranks_for(num_cores, read(train.CPU_PRESET), resumed(train.CPU_PRESET)),
         ssh,
     )
     # Slots of a hostfile are GPUs until the hosts have counted them.
     preset = train.CPU_PRESET if plan.device == "cpu" else train.GPU_PRESET
-    config, settings = read(preset)
+    config = read(preset)
     continued = None
     # Other hosts may have other files of that name.
     with contextlib.nullcontext() if plan.node_rank == 0 else contextlib.suppress(CheckpointError):
         continued = resumed(preset)
     if continued and plan.node_rank == 0:
         train.check_resumed(config, continued)
-    settled = check_batches(plan, config, settings, continued)
+    settled = check_batches(plan, config, continued)
     names = list(dict.fromkeys(name for name, _ in machine.addresses))
     if not plan.is_head and plan.interface and plan.interface not in names:
         raise LaunchError(f"--interface {plan.interface}: is not here; expected one of {', '.join(names)}")
@@ -258,7 +255,7 @@ def _start(
     job = Supervision(
         plan=dataclasses.replace(plan, directory=str(Path.cwd())),
         trainer=PROGRAM,
-        choose_run=lambda device: _choose_run(arguments, trainer, read(preset_of[device])[0], plan),
+        choose_run=lambda device: _choose_run(arguments, trainer, read(preset_of[device]), plan),
         runs_directory=str(Path(config.run.runs_dir).absolute()),
         unfit_hosts_stay=args.no_preflight,
         preflight=not args.no_preflight,

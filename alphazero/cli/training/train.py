@@ -37,9 +37,9 @@ from alphazero.run.directory import RESTART_VARIABLE, RunDirectory, choose_run_d
 from alphazero.run.find import check_spelling, find_resumed
 from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
 from alphazero.settings.accelerate import CONFIG_FILE, accelerate_settings
-from alphazero.settings.deepspeed_file import DeepSpeedSettings, read_deepspeed_settings
+from alphazero.settings.deepspeed_file import read_deepspeed_settings
 from alphazero.settings.flags import Parser, whole
-from alphazero.settings.load import SECTIONS, Config, load_config, shipped_deepspeed_config
+from alphazero.settings.load import SECTIONS, Config, load_config, preset_directory
 from alphazero.settings.outside.chosen import OUTSIDE_PRESET, line_of, with_chosen
 from alphazero.settings.scope import changed_settings, kept_settings, require_same_run
 from alphazero.show.console import Console
@@ -138,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
     return _train(args, task)
 
 
-def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config, DeepSpeedSettings]:
+def read_settings(args: argparse.Namespace, default_preset: str) -> Config:
     """All settings after preset, ds_config.json and flags; needs no torch, so that a launcher checks first.
 
     Raises ConfigError or DataError for whatever a user got wrong in them.
@@ -154,7 +154,8 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
     check_spelling(args.resume)
     if is_outside(str(flags.get("game", ""))):
         default_preset = OUTSIDE_PRESET
-    settings = read_deepspeed_settings(Path(deepspeed_config_file(args) or shipped_deepspeed_config()))
+    shipped = preset_directory().parent / "ds_config.json"
+    settings = read_deepspeed_settings(Path(deepspeed_config_file(args) or shipped))
     config = load_config(args.config or default_preset, flags, settings, is_named=bool(args.config))
     given = [(path, "--data") for path in config.data.data]
     for path, flag in (*given, *((path, "--validation-data") for path in config.data.validation_data)):
@@ -167,7 +168,7 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
     is_open = is_outside(config.network.game) and (not args.config or config.set_by_file)
     if is_open and importlib.util.find_spec("alphazero._core") is not None:
         config = with_chosen(config, measure(config.network.game))
-    return config, settings
+    return config
 
 
 def chosen_lines(config: Config) -> tuple[str, ...]:
@@ -188,7 +189,7 @@ class Resumed:
 
     def kept(self, config: Config) -> Config:
         """The settings to continue with (see kept_settings)."""
-        return kept_settings(self.config, self.sizes.micro_batch_size, config).config
+        return kept_settings(self.config, self.sizes.micro_batch_size, config)
 
 
 def read_resumed(config: Config, resume: str, *, fresh_start: bool) -> Resumed | None:
@@ -272,7 +273,7 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
     try:
         args.device = accelerate_settings(os.environ, vars(args)).get("device", args.device)
         on_cpu = args.device == "cpu" or not device_files_present()
-        config, settings = read_settings(args, CPU_PRESET if on_cpu else GPU_PRESET)
+        config = read_settings(args, CPU_PRESET if on_cpu else GPU_PRESET)
         resumed = None
         if os.environ["RANK"] == "0" or task is not None:  # other hosts may have other files of that name
             resumed = read_resumed(config, args.resume, fresh_start=args.fresh_start)
@@ -313,7 +314,7 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
             *(() if resumed else chosen_lines(config)),
         ),
     )
-    return train(config, settings, runtime, request)
+    return train(config, runtime, request)
 
 
 def _by_hand(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:

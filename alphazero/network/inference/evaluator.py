@@ -11,7 +11,7 @@ from torch import Tensor
 
 from alphazero.games.core_types import BatchEvaluation, Indices, Positions
 from alphazero.network.inference.attention import OneDnnAttention
-from alphazero.network.inference.forward import Forward, ModuleForward, check_fits, fold_tensors
+from alphazero.network.inference.forward import Forward, ModuleForward, fold_tensors
 from alphazero.network.inference.int8 import Int8Forward
 from alphazero.network.inference.kernels import kernels_for, make_cuda_forward
 from alphazero.network.inference.onednn import OneDnnForward, why_not_onednn
@@ -53,8 +53,6 @@ class NetworkEvaluator:
     there and however many are padding; on the CPU also whatever the number of threads, see
     onednn.py (not so where `description` is "PyTorch operators on cpu"). Another batch_size,
     CPU or GPU model may round otherwise.
-
-    kernels: of CUDA (kernels.py), "" for those in use; the CPU has its own: ValueError.
     """
 
     def __init__(
@@ -65,15 +63,13 @@ class NetworkEvaluator:
         batch_size: int,
         *,
         in_flight: int = 2,
-        kernels: str = "",
     ) -> None:
         self.spec = network.spec
         self.places = policy_places(network.config, network.spec)
         self.device = device
         self.batch_size = batch_size
         self.dtype = torch.uint8 if precision == INT8 else DTYPES[precision]
-        self.shapes = {name: tensor.to("meta") for name, tensor in network.state_dict().items()}
-        self._make_buffers(make_forward(network, device, precision, batch_size, kernels), in_flight)
+        self._make_buffers(make_forward(network, device, precision, batch_size), in_flight)
 
     def _make_buffers(self, forward: Forward, in_flight: int) -> None:
         self.program = BatchProgram(forward, self.places, self.spec, self.batch_size, self.device, self.dtype)
@@ -129,28 +125,21 @@ class NetworkEvaluator:
     def load(self, named_tensors: Mapping[str, Tensor]) -> None:
         """Take new weights: a state dict of AlphaZeroNet with BatchNorm's statistics, on one device.
 
-        In place: buffers and CUDA graphs stay. Batches submitted before have the old weights. Raises
-        ValueError, one line, for tensors of another network.
+        In place: buffers and CUDA graphs stay. Batches submitted before have the old weights.
         """
-        check_fits(self.shapes, named_tensors)
         self.runner.load(fold_tensors(named_tensors))
 
 
-def make_forward(
-    network: AlphaZeroNet, device: torch.device, precision: str, batch_size: int, kernels: str
-) -> Forward:
+def make_forward(network: AlphaZeroNet, device: torch.device, precision: str, batch_size: int) -> Forward:
     """The fastest forward pass that keeps the evaluator's promise on this device. Raises ConfigError."""
     if precision == INT8:
         require_int8(device, body=network.config.body, game=network.spec.name)
         return Int8Forward(network, batch_size)
     dtype = DTYPES[precision]
     if device.type == "cuda":
-        kernels = kernels or kernels_for(network, device, dtype, batch_size)
-        return make_cuda_forward(network, device, dtype, kernels)
-    if kernels:
-        raise ValueError(f"kernels {kernels}: expected a CUDA device; the CPU has fused convolutions")
+        return make_cuda_forward(network, device, dtype, kernels_for(network, device, dtype, batch_size))
     reason = why_not_onednn(dtype)
     if reason:
-        return ModuleForward(network, device, dtype, compiled=False, remark=f" ({reason})")
+        return ModuleForward(network, device, dtype, remark=f" ({reason})")
     kind = OneDnnAttention if network.config.body == "attention" else OneDnnForward
     return kind(network, dtype, batch_size)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -57,20 +57,6 @@ def fold_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return folded
 
 
-def check_fits(network_tensors: Mapping[str, Tensor], named: Mapping[str, Tensor]) -> None:
-    """Raises ValueError, one line, when `named` is not a state dict of the same shapes."""
-    for name, wanted in network_tensors.items():
-        if name.endswith(COUNTER) or name.startswith(UNUSED_HEAD):
-            continue
-        if name not in named:
-            raise ValueError(f"{name}: missing from the new weights")
-        if named[name].shape != wanted.shape:
-            raise ValueError(f"{name}: shape {list(named[name].shape)}, expected {list(wanted.shape)}")
-    for name in named:
-        if name not in network_tensors:
-            raise ValueError(f"{name}: not part of this network")
-
-
 # Shapes: B positions, C channels, H x W board, L numbers of the policy head, 3 = win, draw, loss.
 
 
@@ -89,36 +75,23 @@ class Forward(Protocol):
 class ModuleForward:
     """A network's modules, channels last, in one precision; new weights keep the addresses of the old ones.
 
-    compiled: through torch.compile, which then chooses its kernels by rule, not by timing, so that
-    equal devices compute the same. remark: for the description.
+    remark: for the description.
     """
 
     def __init__(
-        self,
-        network: AlphaZeroNet,
-        device: torch.device,
-        dtype: torch.dtype,
-        *,
-        compiled: bool,
-        remark: str = "",
+        self, network: AlphaZeroNet, device: torch.device, dtype: torch.dtype, remark: str = ""
     ) -> None:
         folded = fold_batch_norm(network)
         folded.moves_left = None
         folded.to(device=device, dtype=dtype)
         self.network = folded.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        by_rule: dict[str, str | int | bool | Callable[..., Any]] = {"deterministic": True}
-        self._forward = torch.compile(self._plain, options=by_rule) if compiled else self._plain
-        how = "compiled" if compiled else "operators"
-        self.description = f"PyTorch {how} on {device.type}, {dtype}{remark}"
+        self.description = f"PyTorch operators on {device.type}, {dtype}{remark}"
 
     def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Planes, channels last, to what the policy head gives, [B, L] contiguous, and logits of WDL [B, 3].
 
         program.policy_places gives the place in L of a policy index.
         """
-        return self._forward(planes_BCHW)
-
-    def _plain(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         network = self.network
         body = network.before_heads(planes_BCHW)
         # The policy head without its gather: that comes with the one of the legal moves.

@@ -47,7 +47,7 @@ class ActivationRange:
     """
 
     def __init__(self, network: AlphaZeroNet) -> None:
-        self._forward = ModuleForward(network, torch.device("cpu"), torch.float32, compiled=False)
+        self._forward = ModuleForward(network, torch.device("cpu"), torch.float32)
         packed_BN = torch.from_numpy(random_positions(network.spec.name)[0])
         self._planes_BCHW = expand_planes(packed_BN, network.spec)
         self._largest: dict[str, float] = {}

@@ -31,11 +31,8 @@ from alphazero.settings.sections import NetworkConfig
 
 # Shapes: B positions, C channels, H x W board.
 
-# cuDNN's fused convolutions; torch.compile; PyTorch's operators one after the other. Fastest first.
-CUDNN, COMPILE, OPERATORS = "cudnn", "compile", "operators"
-KERNELS = (CUDNN, COMPILE, OPERATORS)
-# Compiling takes a minute for each batch size: it must pay.
-OUTSIDE_OF_RUNS = (CUDNN, OPERATORS)
+# cuDNN's fused convolutions; PyTorch's operators one after the other. Fastest first.
+KERNELS = CUDNN, OPERATORS = "cudnn", "operators"
 
 # Other kernels may be so many times as far from the exact result as the operators are, and by a little more.
 MOST_ERROR, LEAST_ERROR = 2.0, 1e-6
@@ -64,7 +61,7 @@ class CudnnForward(ModuleForward):
     """The modules with every convolution before a ReLU fused with it."""
 
     def __init__(self, network: AlphaZeroNet, device: torch.device, dtype: torch.dtype) -> None:
-        super().__init__(network, device, dtype, compiled=False)
+        super().__init__(network, device, dtype)
         self.description = f"fused convolutions of cuDNN on {device.type}, {dtype}"
         for module in list(self.network.modules()):
             for name, child in module.named_children():
@@ -106,16 +103,14 @@ def make_cuda_forward(
     network: AlphaZeroNet, device: torch.device, dtype: torch.dtype, kernels: str
 ) -> ModuleForward:
     """The forward pass by these kernels."""
-    if kernels == CUDNN:
-        return CudnnForward(network, device, dtype)
-    return ModuleForward(network, device, dtype, compiled=kernels == COMPILE)
+    return (CudnnForward if kernels == CUDNN else ModuleForward)(network, device, dtype)
 
 
 def kernels_for(network: AlphaZeroNet, device: torch.device, dtype: torch.dtype, batch_size: int) -> str:
-    """Those in use; else the fastest that are right here, without compiling."""
+    """Those in use; else the fastest that are right here."""
     if _chosen:
         return _chosen
-    return next(one for one in OUTSIDE_OF_RUNS if not why_not(one, network.config, device, dtype, batch_size))
+    return next(one for one in KERNELS if not why_not(one, network.config, device, dtype, batch_size))
 
 
 @functools.lru_cache(maxsize=64)
@@ -134,7 +129,7 @@ def why_not(
     try:
         with cudnn_by_rule(), torch.inference_mode():
             return _fault(kernels, config, device, dtype, batch_size)
-    except Exception as error:  # cuDNN has no such engine, no compiler is installed, ...
+    except Exception as error:  # cuDNN has no such engine, ...
         if memory_error(error):
             raise
         return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
@@ -151,8 +146,8 @@ def _fault(
     def outputs(forward: ModuleForward, precision: torch.dtype) -> list[Tensor]:
         return [output.double() for output in forward(planes_BCHW.to(precision))]
 
-    exact = outputs(ModuleForward(network, device, torch.float64, compiled=False), torch.float64)
-    plain = outputs(ModuleForward(network, device, dtype, compiled=False), dtype)
+    exact = outputs(ModuleForward(network, device, torch.float64), torch.float64)
+    plain = outputs(ModuleForward(network, device, dtype), dtype)
     tried = make_cuda_forward(network, device, dtype, kernels)
     first, second = outputs(tried, dtype), outputs(tried, dtype)
     if not all(torch.equal(one, other) for one, other in zip(first, second, strict=True)):

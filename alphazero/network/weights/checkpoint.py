@@ -25,7 +25,7 @@ from safetensors.torch import load_file, save_file
 from alphazero.base.errors import CheckpointError
 from alphazero.base.files import fsync_directory, fsync_file, replacing, write_json
 from alphazero.base.text import reason
-from alphazero.network.weights.checks import one_line, safetensors_header_fault, shown, values_fault
+from alphazero.network.weights.checks import safetensors_header_fault, shown, values_fault
 from alphazero.run.checkpoint_files import (
     CHAMPION,
     EMA,
@@ -57,7 +57,7 @@ class TrainingState:
     LossScale's state. elapsed_s: wall time of the run up to here, over all its starts. figures: of the
     validation at this step, empty where none was made. self_play: the state of the generations
     (generations.py), empty where games were given. num_threads: compute threads of rank 0, on which fp32 sums
-    on a CPU depend; 0 in checkpoints that do not say. kernels: of evaluations on CUDA (inference/kernels.py),
+    on a CPU depend. kernels: of evaluations on CUDA (inference/kernels.py),
     empty where none were chosen.
     """
 
@@ -178,7 +178,7 @@ def _load_tensors(path: Path) -> Tensors:
         fault = safetensors_header_fault(path)
         tensors = {} if fault else load_file(path)
     except (OSError, RuntimeError, SafetensorError) as error:
-        raise CheckpointError(f"{path}: {one_line(error)}; expected a safetensors file") from error
+        raise CheckpointError(f"{path}: {reason(error)}; expected a safetensors file") from error
     if fault:
         raise CheckpointError(f"{path}: {fault}; expected a safetensors file")
     if fault := values_fault(tensors):

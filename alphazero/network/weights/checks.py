@@ -32,11 +32,6 @@ def shown(value: object) -> str:
         return quoted(value)
 
 
-def shown_name(name: str) -> str:
-    """The name of a tensor as it stands, unless it would not fit into a line."""
-    return name if name.isprintable() and len(name) <= 100 else shown(name)
-
-
 def safetensors_header_fault(path: Path) -> str | None:
     """What is wrong with the size of the header, which the library would read as a whole. Raises OSError."""
     with path.open("rb") as file:
@@ -51,42 +46,30 @@ def layout_fault(tensors: Mapping[str, Tensor]) -> str | None:
     """The first tensor that is not its own bytes one after the other: a small file can show a huge one."""
     for name, tensor in tensors.items():
         if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
-            return f"{shown_name(name)}: expected a plain tensor"
+            return f"{shortened(name)}: expected a plain tensor"
         if tensor.dim() > MAX_DIMENSIONS:
-            return f"{shown_name(name)}: {tensor.dim()} dimensions: expected at most {MAX_DIMENSIONS}"
+            return f"{shortened(name)}: {tensor.dim()} dimensions: expected at most {MAX_DIMENSIONS}"
         held, needed = tensor.untyped_storage().nbytes(), tensor.numel() * tensor.element_size()
         if not tensor.is_contiguous() or held != needed:
             return (
-                f"{shown_name(name)}: shape {list(tensor.shape)} with strides {list(tensor.stride())} on "
+                f"{shortened(name)}: shape {list(tensor.shape)} with strides {list(tensor.stride())} on "
                 f"{held} bytes: expected {needed} bytes, contiguous"
             )
     return None
 
 
 def values_fault(tensors: Mapping[str, Tensor]) -> str | None:
-    """The first tensor of another type than fp32 and int64, or with numbers that are not finite."""
+    """The first tensor that is neither fp32 nor int64, or has numbers that cannot be."""
     for name, tensor in tensors.items():
         if tensor.dtype not in (torch.float32, torch.int64):
-            return f"{shown_name(name)}: {tensor.dtype}, expected torch.float32"
+            return f"{shortened(name)}: {tensor.dtype}, expected torch.float32"
         if not tensor.is_floating_point() or not tensor.numel():
             continue
         # One pass without a copy; a NaN is both the least and the greatest.
         least, greatest = torch.aminmax(tensor)
         if not (math.isfinite(least) and math.isfinite(greatest)):
             bad = int(tensor.numel() - torch.isfinite(tensor).sum())
-            return f"{shown_name(name)}: {bad} of {tensor.numel()} numbers are not finite"
+            return f"{shortened(name)}: {bad} of {tensor.numel()} numbers are not finite"
+        if name.endswith(".running_var") and least <= 0:
+            return f"{shortened(name)}: {float(least)}: expected variances above 0"
     return None
-
-
-def variances_fault(tensors: Mapping[str, Tensor]) -> str | None:
-    """The first running variance of a BatchNorm that is none."""
-    for name, tensor in tensors.items():
-        if name.endswith(".running_var") and tensor.numel() and float(tensor.min()) <= 0:
-            return f"{shown_name(name)}: {float(tensor.min())}: expected variances above 0"
-    return None
-
-
-def one_line(error: BaseException) -> str:
-    """The first line of an error's text, cut where it is long."""
-    lines = str(error).strip().splitlines()
-    return shortened(lines[0]) if lines else type(error).__name__

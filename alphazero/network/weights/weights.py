@@ -21,16 +21,14 @@ from torch import Tensor
 
 from alphazero.base.errors import ConfigError, WeightsError
 from alphazero.base.files import replacing
+from alphazero.base.text import reason, shortened
 from alphazero.games.registry import get_spec, known_game
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checks import (
     layout_fault,
-    one_line,
     safetensors_header_fault,
     shown,
-    shown_name,
     values_fault,
-    variances_fault,
 )
 from alphazero.network.weights.pt_file import read_pt_content
 from alphazero.settings.sections import NetworkConfig
@@ -50,20 +48,10 @@ class WeightsFile:
     metadata: Metadata
 
 
-def without_other_heads(weights: WeightsFile) -> WeightsFile:
-    """The network that is trained: what an import kept beside the heads that play would no longer fit it."""
-    kept = {name: t for name, t in weights.state_dict.items() if not name.startswith("other_heads.")}
-    return WeightsFile(dataclasses.replace(weights.config, other_heads=""), kept, weights.metadata)
-
-
-def weights_file_name(config: NetworkConfig) -> str:
-    """Name of a run's newest weights."""
-    return f"AlphaZeroNet_{config.blocks}x{config.filters}_distributed.pt"
-
-
-def best_weights_file_name(config: NetworkConfig, metric: str) -> str:
-    """Name of a run's best weights by one figure of its validations."""
-    return f"AlphaZeroNet_{config.blocks}x{config.filters}_best-{metric}.pt"
+def weights_file_name(config: NetworkConfig, metric: str = "") -> str:
+    """Name of a run's newest weights, or of its best by one figure of its validations."""
+    which = f"best-{metric}" if metric else "distributed"
+    return f"AlphaZeroNet_{config.blocks}x{config.filters}_{which}.pt"
 
 
 def save_weights(path: Path, network: AlphaZeroNet, metadata: Metadata) -> None:
@@ -122,7 +110,7 @@ def read_safetensors(path: Path) -> WeightsFile:
             state_dict = {key: handle.get_tensor(key).clone() for key in handle.keys()}  # noqa: SIM118
         content = json.loads(text)
     except (OSError, ValueError, RecursionError, RuntimeError, safetensors.SafetensorError) as error:
-        raise WeightsError(f"{path}: damaged or truncated: {one_line(error)}") from None
+        raise WeightsError(f"{path}: damaged or truncated: {reason(error)}") from None
     if not isinstance(content, dict):
         raise WeightsError(f"{path}: header holds a {type(content).__name__}, expected a JSON object")
     header = check_header(path, content)
@@ -156,7 +144,7 @@ def config_of_table(network: Mapping[Any, object]) -> NetworkConfig:
     fields = {field.name: field for field in dataclasses.fields(NetworkConfig)}
     for name, value in network.items():
         if name not in fields:
-            raise WeightsError(f"network.{shown_name(str(name))}: no such setting in this version")
+            raise WeightsError(f"network.{shortened(str(name))}: no such setting in this version")
         field = fields[name]
         choices = field.metadata["choices"]
         low, high = field.metadata["minimum"], field.metadata["maximum"]
@@ -183,7 +171,7 @@ def check_state_dict(path: Path, state_dict: object) -> dict[str, Tensor]:
         isinstance(key, str) and isinstance(value, Tensor) for key, value in state_dict.items()
     ):
         raise WeightsError(f"{path}: state_dict: expected tensors by name")
-    for fault in (layout_fault, values_fault, variances_fault):
+    for fault in (layout_fault, values_fault):
         if found := fault(state_dict):
             raise WeightsError(f"{path}: {found}")
     return state_dict
@@ -213,7 +201,7 @@ def check_tensors(path: Path, weights: WeightsFile) -> None:
         if key not in weights.state_dict:
             raise WeightsError(f"{path}: {key}: missing")
         if key not in expected:
-            raise WeightsError(f"{path}: {shown_name(key)}: not part of this network")
+            raise WeightsError(f"{path}: {shortened(key)}: not part of this network")
         got, own = weights.state_dict[key], expected[key]
         if got.shape != own.shape:
             raise WeightsError(f"{path}: {key}: shape {list(got.shape)}, expected {list(own.shape)}")

@@ -1,40 +1,24 @@
-"""How a network is trained, and the configuration for DeepSpeed's engine that follows from it."""
+"""The configuration for DeepSpeed's engine that follows from the settings."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
-from alphazero.base.errors import ConfigError
-from alphazero.base.section import MOST
-from alphazero.base.text import quoted
-from alphazero.network.model.precision import DTYPES
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
-from alphazero.settings.sections import LossConfig, OptimizerConfig, TrainingConfig
-from alphazero.training.engine.gradients import Reduction
+from alphazero.settings.load import Config
 from alphazero.training.ranks.batch import BatchPlan
 
 NEVER = 2**31 - 1
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """The settings that decide how a network is trained, whatever the network and the data are."""
-
-    training: TrainingConfig
-    optimizer: OptimizerConfig
-    loss: LossConfig
-    deepspeed: DeepSpeedSettings = field(default_factory=DeepSpeedSettings)
-
-
-def engine_config(recipe: Recipe, plan: BatchPlan, num_parameters: int = 0) -> dict[str, Any]:
+def engine_config(config: Config, plan: BatchPlan, num_parameters: int = 0) -> dict[str, Any]:
     """The dict for deepspeed.initialize. num_parameters: of the network.
 
     Precision is not in it: autocast and the loss scale are ours (DeepSpeed's native bf16 and fp16
     blocks break BatchNorm on CPU since 0.19.2), so it sees fp32 parameters and gradients at every stage.
     Optimizer and schedule are not in it either: they are torch's and ours, with the settings of the file.
     """
-    settings, stage = recipe.deepspeed, recipe.training.zero_stage
+    settings, stage = config.deepspeed, config.training.zero_stage
     zero = settings.zero_options_at(stage)
     if stage < 2:
         # DeepSpeed 0.19.8 asserts no overlap with our own accumulation: gradients are reduced in step(),
@@ -44,7 +28,7 @@ def engine_config(recipe: Recipe, plan: BatchPlan, num_parameters: int = 0) -> d
         # Seen with 0.19.8 over two ranks: with a second bucket, gradients of a step's passes are lost.
         zero["reduce_bucket_size"] = max(zero["reduce_bucket_size"], num_parameters)
     return {
-        "steps_per_print": recipe.training.log_interval if prints(settings) else NEVER,
+        "steps_per_print": config.training.log_interval if prints(settings) else NEVER,
         **settings.passed_on,
         # backward() adds up on the rank, step() reduces once and updates: the trainer decides how many
         # passes a step has, and at stages 0 and 1 their number may differ between ranks.
@@ -53,7 +37,7 @@ def engine_config(recipe: Recipe, plan: BatchPlan, num_parameters: int = 0) -> d
         "train_micro_batch_size_per_gpu": plan.micro_batch_size,
         "train_batch_size": plan.micro_batch_size * plan.world_size,
         # At stage 0 FlatGradients clips.
-        "gradient_clipping": recipe.optimizer.clip_gradients if stage else 0.0,
+        "gradient_clipping": config.optimizer.clip_gradients if stage else 0.0,
         # Otherwise the device is waited for at each forward pass and step.
         "timers": {"throughput": {"enabled": False, "synchronized": False}},
         "zero_optimization": {**zero, "stage": stage},
@@ -67,18 +51,3 @@ def prints(settings: DeepSpeedSettings) -> bool:
     """True where DeepSpeed writes reports to its log."""
     asked = ("wall_clock_breakdown", "memory_breakdown", "flops_profiler")
     return any(settings.passed_on.get(key) for key in asked)
-
-
-def reduction(settings: DeepSpeedSettings) -> Reduction:
-    """How gradients are averaged at stage 0, where DeepSpeed's own reduction is not used."""
-    given = settings.passed_on
-    divisor = given.get("gradient_predivide_factor", 1.0)
-    if not isinstance(divisor, (int, float)) or not 0 < divisor <= MOST:
-        raise ConfigError(
-            f"{settings.source}: gradient_predivide_factor = {quoted(divisor)}: expected a number above 0"
-        )
-    return Reduction(
-        dtype=DTYPES[given.get("communication_data_type", "fp32")],
-        prescale=bool(given.get("prescale_gradients", False)),
-        predivide=float(divisor),
-    )

@@ -25,11 +25,13 @@ from alphazero.games.batch import MicroBatch
 from alphazero.launch.node.store import init_method, served_store
 from alphazero.network.model.loss import LossTerms
 from alphazero.network.model.planes import to_device
+from alphazero.network.model.precision import DTYPES
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.network.weights.weights import network_of
+from alphazero.settings.load import Config
 from alphazero.training.engine.batch_norm import RunningStatistics, count_statistics
-from alphazero.training.engine.deepspeed_config import Recipe, engine_config, prints, reduction
+from alphazero.training.engine.deepspeed_config import engine_config, prints
 from alphazero.training.engine.gradients import (
     GOOD,
     NOT_TIMED,
@@ -122,15 +124,14 @@ def _quiet_stderr() -> Iterator[None]:
             os.close(kept)
 
 
-def check_options(recipe: Recipe, world_size: int) -> None:
+def check_options(config: Config, world_size: int) -> None:
     """Raise ConfigError for options of a ds_config.json that DeepSpeed itself refuses."""
     from deepspeed.runtime.config import DeepSpeedConfig
 
-    reduction(recipe.deepspeed)
     try:
-        DeepSpeedConfig(engine_config(recipe, BatchPlan(world_size, 1, (1,) * world_size)))
+        DeepSpeedConfig(engine_config(config, BatchPlan(world_size, 1, (1,) * world_size)))
     except (ValueError, TypeError, AssertionError, AttributeError) as error:
-        raise ConfigError(f"{recipe.deepspeed.source}: DeepSpeed refuses it: {reason(error)}") from error
+        raise ConfigError(f"{config.deepspeed.source}: DeepSpeed refuses it: {reason(error)}") from error
 
 
 def end_process_group() -> None:
@@ -151,7 +152,7 @@ class Engine:
     def __init__(
         self,
         network: AlphaZeroNet,
-        recipe: Recipe,
+        config: Config,
         plan: BatchPlan,
         runtime: Runtime,
         say: Callable[[str], None] = print,
@@ -159,19 +160,19 @@ class Engine:
         """say: gets a line where passes cannot be recorded as CUDA graphs after all."""
         import deepspeed
 
-        training, settings = recipe.training, recipe.deepspeed
+        training, settings = config.training, config.deepspeed
         self._timed: Timed = NOT_TIMED  # around the all-reduce of what stands beside DeepSpeed's
         self._device = runtime.device
         self._world_size = plan.world_size
         self.network = network.to(runtime.device).train()
-        self._module = TrainingModule(network, recipe.loss, training)
-        torch_optimizer = make_optimizer(network, recipe.optimizer)
-        keys = state_keys(network, recipe.optimizer.optimizer)  # DeepSpeed will take the shapes away
+        self._module = TrainingModule(network, config.loss, training)
+        torch_optimizer = make_optimizer(network, config.optimizer)
+        keys = state_keys(network, config.optimizer.optimizer)  # DeepSpeed will take the shapes away
         with _silenced(logging.getLogger("torch.distributed")):
             self._engine, optimizer, _, _ = deepspeed.initialize(
                 model=self._module,
                 optimizer=torch_optimizer,
-                config=engine_config(recipe, plan, network.parameter_count()),
+                config=engine_config(config, plan, network.parameter_count()),
             )
         if prints(settings):
             logging.getLogger("DeepSpeed").setLevel(logging.INFO)
@@ -187,7 +188,8 @@ class Engine:
         self._flat: FlatGradients | None = None
         self._guard: GradientGuard | None = None
         if training.zero_stage == 0:
-            self._flat = FlatGradients(parameters, num_statistics, reduction(settings))
+            sent_as = DTYPES[settings.passed_on.get("communication_data_type", "fp32")]
+            self._flat = FlatGradients(parameters, num_statistics, sent_as)
             self._engine.enable_backward_allreduce = False
             self._sums = self._flat.statistics
             self._reader = VerdictReader(len(self._flat.verdict), runtime.device)
@@ -199,7 +201,7 @@ class Engine:
         self._is_verdict_due = False
         self._has_moving_scale = training.precision == "fp16"
         self._verdict = GOOD
-        self._max_norm = recipe.optimizer.clip_gradients
+        self._max_norm = config.optimizer.clip_gradients
         self._losses = torch.zeros((), device=runtime.device)
         if runtime.device.type == "cuda" and not why_no_graphs(training, settings.passed_on):
             # After initialize: from here on weights stay where they are.
@@ -238,7 +240,7 @@ class Engine:
         if self._has_moving_scale:
             # Here at the latest it must know of the step before. The device has that step's update and this
             # forward pass to do meanwhile.
-            self._read_verdict()
+            self.take_verdict()
         scale = self.loss_scale.scale
         if self._guard:
             self._guard.scale = scale
@@ -271,7 +273,7 @@ class Engine:
         All stays as it was where loss or gradients are not finite: of `bad_ranks`, or at ZeRO stage 0 of
         any rank. `take_verdict` reports which.
         """
-        self._read_verdict()
+        self.take_verdict()
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate * group.get("rate_share", 1.0)
         if self._flat is None:
@@ -314,17 +316,13 @@ class Engine:
 
     def take_verdict(self) -> StepVerdict:
         """Whether the last step was made. Waits for the device."""
-        self._read_verdict()
+        if self._is_verdict_due:
+            self._is_verdict_due = False
+            self._verdict = self._reader.read()
+            self.loss_scale.update(self._verdict.is_bad)
+            if self._verdict.is_bad:
+                self._statistics.take_back()
         return self._verdict
-
-    def _read_verdict(self) -> None:
-        if not self._is_verdict_due:
-            return
-        self._is_verdict_due = False
-        self._verdict = self._reader.read()
-        self.loss_scale.update(self._verdict.is_bad)
-        if self._verdict.is_bad:
-            self._statistics.take_back()
 
     def abandon_step(self) -> None:
         """Forget the passes since the last step (below ZeRO 2, where nothing was exchanged yet)."""
@@ -340,7 +338,7 @@ class Engine:
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[AlphaZeroNet]:
         """The network in inference mode with its running statistics in place, averaged if there is an EMA."""
-        self._read_verdict()
+        self.take_verdict()
         if self._average:
             yield network_of(self.network.config, self.inference_tensors())
             return
@@ -356,7 +354,7 @@ class Engine:
 
         The checksum in a run's log depends on the order.
         """
-        self._read_verdict()
+        self.take_verdict()
         self._statistics.publish()
         yield from self._state.weights()
         persistent = self.network.state_dict().keys()

@@ -62,27 +62,6 @@ def _call(timed: Timed, original: Callable[..., Any], *args: Any, **kwargs: Any)
 NORM_EPS = 1e-6
 
 
-@dataclass(frozen=True)
-class Reduction:
-    """How gradients become their mean over ranks, by DeepSpeed's keys for it.
-
-    dtype: what travels (communication_data_type). prescale: divide by the ranks before the sum and not after
-    it (prescale_gradients). predivide: else divide by so much before it and by the rest after it
-    (gradient_predivide_factor).
-    """
-
-    dtype: torch.dtype = torch.float32
-    prescale: bool = False
-    predivide: float = 1.0
-
-    def before(self, num_ranks: int) -> float:
-        """What gradients are divided by before the sum."""
-        return float(num_ranks) if self.prescale else self.predivide
-
-
-PLAIN_MEAN = Reduction()
-
-
 class FlatGradients:
     """The gradients of a network on one device, with room beside them for `num_statistics` sums.
 
@@ -99,11 +78,11 @@ class FlatGradients:
         self,
         parameters: Iterable[nn.Parameter],
         num_statistics: int,
-        reduction: Reduction = PLAIN_MEAN,
+        sent_as: torch.dtype = torch.float32,
     ) -> None:
+        """sent_as: the type in which gradients travel between ranks (communication_data_type)."""
         self.timed: Timed = NOT_TIMED  # around the all-reduce
         self._parameters = list(parameters)
-        self._reduction = reduction
         self._num_ranks, self._rank = dist.get_world_size(), dist.get_rank()
         device = self._parameters[0].device
         sizes = [parameter.numel() for parameter in self._parameters]
@@ -114,8 +93,8 @@ class FlatGradients:
         self._beside_gradients = flat[counts[0] : -1]
         # Not finite where something was not: of each rank's passes, and of the norm of the mean.
         self.verdict = flat[-1 - self._num_ranks :]
-        narrow = reduction.dtype is not flat.dtype and self._num_ranks > 1
-        self._sent_G = torch.empty(counts[0], dtype=reduction.dtype, device=device) if narrow else None
+        narrow = sent_as is not flat.dtype and self._num_ranks > 1
+        self._sent_G = torch.empty(counts[0], dtype=sent_as, device=device) if narrow else None
         self._is_empty = True
         # In each parameter's own layout (channels last), which the optimizer then walks through in step.
         self._views = [
@@ -167,23 +146,16 @@ class FlatGradients:
         """Make gradients their mean over ranks, and `statistics` their sum; collective."""
         if self._num_ranks == 1:
             return
-        before = self._reduction.before(self._num_ranks)
-        if before != 1.0:
-            self._gradients_G.div_(before)
         with self.timed():
-            self._add_up()
-        if before != self._num_ranks:
-            self._gradients_G.div_(self._num_ranks / before)
-
-    def _add_up(self) -> None:
-        if self._sent_G is None:
-            dist.all_reduce(self._summed)
-            return
-        self._sent_G.copy_(self._gradients_G)
-        dist.all_reduce(self._sent_G)
-        self._gradients_G.copy_(self._sent_G)
-        # Sums of squares and verdicts stay fp32: a few kilobytes.
-        dist.all_reduce(self._beside_gradients)
+            if self._sent_G is None:
+                dist.all_reduce(self._summed)
+            else:
+                self._sent_G.copy_(self._gradients_G)
+                dist.all_reduce(self._sent_G)
+                self._gradients_G.copy_(self._sent_G)
+                # Sums of squares and verdicts stay fp32: a few kilobytes.
+                dist.all_reduce(self._beside_gradients)
+        self._gradients_G.div_(float(self._num_ranks))
 
     def clip(self, max_norm: float) -> None:
         """Scale gradients down to `max_norm` (0: leave them) and make them the parameters' `grad`s."""

@@ -425,7 +425,7 @@ class LossScale:
         if self._is_fixed:
             return
         scale, good_steps = state.get("scale", 0.0), state.get("good_steps", -1.0)
-        left = state.get("overflows_left", float(self._hysteresis))  # older checkpoints have none
+        left = state.get("overflows_left", 0.0)
         is_scale = MINIMUM <= scale <= MAXIMUM and scale == power_of_two_below(scale)
         if not is_scale or not 0 <= good_steps <= MOST or not 1 <= left <= MOST:
             raise CheckpointError(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import torch
 
@@ -12,21 +11,17 @@ from alphazero.base.errors import ConfigError, TrainingError
 from alphazero.base.text import counted
 from alphazero.machine.machine import HOST_WEIGHT_VARIABLE
 from alphazero.network.inference.kernels import KERNELS, OPERATORS, use_kernels, why_not
-from alphazero.network.model.precision import DTYPES, fast_precisions
+from alphazero.network.model.precision import DTYPES, evaluation_precision, fast_precisions
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import TrainingState
-from alphazero.settings.sections import AUTO, NetworkConfig, TrainingConfig
-from alphazero.training.engine.deepspeed_config import Recipe
+from alphazero.settings.load import Config
+from alphazero.settings.sections import AUTO, TrainingConfig
 from alphazero.training.engine.probe import (
-    candidates,
-    fastest_precision,
-    find_micro_batch_size,
     fits,
     largest_that_fits,
     reserve_bytes,
-    slowest_seconds,
 )
-from alphazero.training.ranks.batch import BatchPlan, idle_notice, plan_batches, share_notice
+from alphazero.training.ranks.batch import BatchPlan, idle_notice, micro_batch_sizes, plan_batches
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import Runtime
 
@@ -60,7 +55,7 @@ def host_weight(config: TrainingConfig, host: str, environment: Mapping[str, str
 
 
 def choose_plan(
-    recipe: Recipe,
+    config: Config,
     runtime: Runtime,
     network: AlphaZeroNet,
     saved: TrainingState | None,
@@ -71,7 +66,7 @@ def choose_plan(
     saved: of the checkpoint that the run resumes from. Raises ConfigError or TrainingError on all ranks
     alike.
     """
-    training = recipe.training
+    training = config.training
     weights = exchange.gather(exchange.on_each(lambda: host_weight(training, runtime.host, os.environ)))
     size = training.micro_batch_size
     if saved and size in (0, AUTO):
@@ -88,47 +83,43 @@ def choose_plan(
             equal_passes=training.zero_stage >= 2,
         )
     )
-    if size == AUTO:
-        found = _smallest(lambda: find_micro_batch_size(network, recipe, runtime), exchange)
-        plan = plan.with_micro_batch_size(found)
-        notices = (f"micro-batch size {found}: the most that fit into memory",)
-    elif runtime.device.type != "cpu":  # there the host has virtual memory: nothing would show
-        plan, notices = _cut_to_fit(plan, recipe, runtime, network, exchange)
+    if runtime.device.type != "cpu":  # there the host has virtual memory: nothing would show
+        before = plan.micro_batch_size
+        most = training.batch_size if size == AUTO else before
+        plan = plan.with_micro_batch_size(_largest_fitting(most, config, runtime, network, exchange))
+        if size == AUTO:
+            notices = (f"micro-batch size {plan.micro_batch_size}: the most that fit into memory",)
+        elif plan.micro_batch_size < before:
+            notices = (
+                f"changed arithmetic: micro-batches of {before} do not fit into device memory, "
+                f"{plan.micro_batch_size} do; the global batch stays {plan.batch_size}",
+            )
     changes = _changes(plan, training, saved, runtime.device) if saved else []
-    named = max(training.micro_batch_size, 0)
-    is_fixed = saved is not None
-    idle = idle_notice(plan, runtime.device.type, named, batch_is_fixed=is_fixed)
-    small = share_notice(plan, runtime.device.type, batch_is_fixed=is_fixed)
-    return plan, (*notices, *changes, *filter(None, [idle, small]))
+    idle = idle_notice(plan, max(training.micro_batch_size, 0), batch_is_fixed=saved is not None)
+    return plan, (*notices, *changes, *filter(None, [idle]))
 
 
-def _cut_to_fit(
-    plan: BatchPlan, recipe: Recipe, runtime: Runtime, network: AlphaZeroNet, exchange: Exchange
-) -> tuple[BatchPlan, tuple[str, ...]]:
-    """The plan with micro-batches that fit into the memory of every rank's GPU. Collective."""
-    reserve = reserve_bytes(network, recipe, plan.world_size)
-    sizes = [size for size in candidates(plan.batch_size, plan.world_size) if size <= plan.micro_batch_size]
+def _largest_fitting(
+    most: int, config: Config, runtime: Runtime, network: AlphaZeroNet, exchange: Exchange
+) -> int:
+    """The largest micro-batch, of at most so many positions, that every rank's GPU can hold. Collective."""
+    batch_size, world_size = config.training.batch_size, runtime.world_size
+    reserve = reserve_bytes(network, config, world_size)
+    sizes = [size for size in micro_batch_sizes(batch_size) if size <= min(most, batch_size // world_size)]
 
     def fits_here(size: int) -> bool:
-        return fits(network, recipe, runtime.device, size, reserve)
+        return fits(network, config, runtime.device, size, reserve)
 
     def largest() -> int:
         found = sizes[-1] if fits_here(sizes[-1]) else largest_that_fits(sizes[:-1], fits_here)
         if not found:
             raise TrainingError(
                 f"{runtime.host} {runtime.device}: micro-batches of {counted(sizes[0], 'position')} do not "
-                "fit; expected a smaller network or a GPU with more memory"
+                "fit; expected a smaller network, a GPU with more memory, or --zero-stage 1 or higher"
             )
         return found
 
-    size = _smallest(largest, exchange)
-    if size == plan.micro_batch_size:
-        return plan, ()
-    notice = (
-        f"changed arithmetic: micro-batches of {plan.micro_batch_size} do not fit into device memory, "
-        f"{size} do; the global batch stays {plan.batch_size}"
-    )
-    return plan.with_micro_batch_size(size), (notice,)
+    return min(exchange.numbers(exchange.on_each(largest)))
 
 
 def _changes(
@@ -136,7 +127,7 @@ def _changes(
 ) -> list[str]:
     """What is computed in another way than before the checkpoint."""
     changes, num_threads = [], torch.get_num_threads()
-    if device.type == "cpu" and saved.num_threads not in (0, num_threads):
+    if device.type == "cpu" and saved.num_threads != num_threads:
         changes.append(
             f"changed: threads per rank {saved.num_threads} -> {num_threads}; "
             "sums in fp32 differ in their last digits"
@@ -150,106 +141,59 @@ def _changes(
     return changes
 
 
-def _smallest(find: Callable[[], int], exchange: Exchange) -> int:
-    """The smallest of all ranks' sizes, so that every rank can hold it. Collective."""
-    return min(exchange.numbers(exchange.on_each(find)))
-
-
-# Times a pass in each of the precisions named, on this rank.
-TimePasses = Callable[[Sequence[str]], dict[str, float]]
-
-AS_SAVED = "auto: as in the checkpoint"
-
-
-@dataclass(frozen=True)
-class PrecisionChoice:
-    """A precision; why it is that one ("" where it was requested)."""
-
-    precision: str
-    reason: str = ""
-    notices: tuple[str, ...] = ()
-
-
 def choose_precision(
-    training: TrainingConfig,
-    switched_off: Collection[str],
-    device: torch.device,
-    saved: str,
-    time_passes: TimePasses,
-    exchange: Exchange,
-    *,
-    keep_saved: bool = False,
-) -> PrecisionChoice:
-    """`auto` becomes the fastest precision for all ranks' devices that is not switched off. Collective.
+    config: Config, device: torch.device, saved: str, exchange: Exchange
+) -> tuple[str, tuple[str, ...]]:
+    """The precision of training, and lines for the banner. Collective.
 
-    switched_off: by ds_config.json. saved: the precision of the checkpoint that the run continues from, ""
-    for none: CPU ranks keep it, others with keep_saved, unless this start requests `auto`. time_passes:
-    called on every rank at the same moment, or on none.
+    `auto` becomes the fastest one for all ranks' devices that ds_config.json does not switch off; a run that
+    continues keeps that of its checkpoint, `saved`, where it can and this start requests none.
     """
-    if training.precision != "auto":
-        return PrecisionChoice(training.precision)
-    by_rank = exchange.gather({"device": device.type, "fast": fast_precisions(device)})
-    common = [name for name in by_rank[0]["fast"] if all(name in rank["fast"] for rank in by_rank)]
-    allowed = [name for name in common if name not in switched_off]
-    notices: tuple[str, ...] = ()
-    chosen, reason = allowed[0], ""
-    if all(rank["device"] == "cpu" for rank in by_rank):
-        chosen, reason = _on_cpus(allowed, saved, time_passes, exchange)
-    elif keep_saved and saved in allowed:
-        chosen, reason = saved, AS_SAVED
-    if "bf16" not in common:
-        notices = (f"a device of this job has no fast bf16: training in {chosen}",)
-    return PrecisionChoice(chosen, reason, notices)
-
-
-def _on_cpus(
-    allowed: Sequence[str], saved: str, time_passes: TimePasses, exchange: Exchange
-) -> tuple[str, str]:
-    """The precision and why: the checkpoint's, the only one, or the fastest on the slowest rank."""
-    if saved in allowed:
-        return saved, AS_SAVED
-    if len(allowed) == 1:
-        return allowed[0], ""
-    exchange.barrier()
-    seconds_by_rank = exchange.gather(time_passes(allowed))
-    chosen = fastest_precision(seconds_by_rank)
-    milliseconds = {name: 1000 * value for name, value in slowest_seconds(seconds_by_rank).items()}
-    others = "".join(f"; {name} {value:.0f} ms" for name, value in milliseconds.items() if name != chosen)
-    return chosen, f"auto: {milliseconds[chosen]:.0f} ms per pass{others}"
+    if config.training.precision != "auto":
+        return config.training.precision, ()
+    by_rank = exchange.gather(fast_precisions(device))
+    common = [name for name in by_rank[0] if all(name in names for names in by_rank)]
+    allowed = [name for name in common if name not in config.deepspeed.precisions_off]
+    chosen = saved if saved in allowed and "precision" not in config.asked else allowed[0]
+    return chosen, () if "bf16" in common else (
+        f"a device of this job has no fast bf16: training in {chosen}",
+    )
 
 
 def choose_kernels(
-    network: NetworkConfig,
-    precision: str,
-    batch_size: int,
-    device: torch.device,
-    saved: TrainingState | None,
-    exchange: Exchange,
+    config: Config, device: torch.device, saved: TrainingState | None, exchange: Exchange
 ) -> list[str]:
     """Choose kernels for the evaluations of all ranks on GPUs, for this process too; lines for the banner.
 
-    precision, batch_size: of the evaluations. saved: of the checkpoint that the run continues from, whose
-    kernels are kept where every device has them: games differ with the kernels. Collective.
+    saved: of the checkpoint that the run continues from, whose kernels are kept where every device has them:
+    games differ with the kernels. Collective.
     """
-    kept = "" if saved is None else saved.kernels or OPERATORS  # older runs had these
+    network, own = config.network, config.self_play
+    if own.mode == "supervised":
+        return []
+    precision = exchange.on_each(
+        lambda: evaluation_precision(
+            own.evaluation_precision, config.training.precision, device, network.body, network.game
+        )
+    )
+    kept = saved.kernels if saved else ""
     on_gpu = device.type == "cuda"
     if not any(exchange.numbers(int(on_gpu))):
-        if saved is None or not saved.kernels:
-            return []
-        use_kernels(saved.kernels)  # for a return to GPUs
-        return [
-            f"changed arithmetic: evaluations on CPUs, were by {saved.kernels} kernels: games will differ"
-        ]
+        use_kernels(kept)  # for a return to GPUs
+        said = f"changed arithmetic: evaluations on CPUs, were by {kept} kernels: games will differ"
+        return [said] if kept else []
     lines = []
     chosen = OPERATORS
     for kernels in dict.fromkeys((*([kept] if kept else ()), *KERNELS)):
-        reason = why_not(kernels, network, device, DTYPES[precision], batch_size) if on_gpu else ""
-        reasons = exchange.gather(reason)
-        found = next(((rank, text) for rank, text in enumerate(reasons) if text), None)
-        if found is None:
+        dtype = DTYPES.get(precision, torch.float32)
+        reason = why_not(kernels, network, device, dtype, own.evaluation_batch) if on_gpu else ""
+        fault = next(
+            (f"rank {rank}: {text}" for rank, text in enumerate(exchange.gather(reason)) if text), ""
+        )
+        if not fault:
             chosen = kernels
             break
-        lines.append(f"no {kernels} kernels for evaluations: rank {found[0]}: {found[1]}")
+        lines.append(f"no {kernels} kernels for evaluations: {fault}")
     use_kernels(chosen)
     lines.append(f"evaluations by {chosen} kernels")
     if kept and chosen != kept:

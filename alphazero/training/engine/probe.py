@@ -1,8 +1,6 @@
-"""Trial passes before the DeepSpeed engine exists: what fits into memory, and how fast a precision is.
+"""Trial passes before the DeepSpeed engine exists: what fits into the memory of a GPU.
 
-Memory is tried on a GPU. Precisions are timed on a CPU, since its instruction set does not decide: with
-AVX512-BF16 and no AMX, bf16 lost to fp32 with two threads per rank and won with one. Everything here is local
-to one rank and without collectives; the ranks then choose together (planner.py).
+Everything here is local to one rank and without collectives; the ranks then choose together (planner.py).
 """
 
 from __future__ import annotations
@@ -10,26 +8,20 @@ from __future__ import annotations
 import copy
 import dataclasses
 import gc
-import time
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 
-from alphazero.base.errors import ConfigError
-from alphazero.base.text import counted
 from alphazero.games.batch import Batch
 from alphazero.games.registry import GameSpec
 from alphazero.machine.memory import memory_error
 from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.settings.sections import LossConfig, TrainingConfig
-from alphazero.training.engine.deepspeed_config import Recipe
+from alphazero.settings.load import Config
 from alphazero.training.engine.optimizer import state_numbers
 from alphazero.training.engine.training_module import TrainingModule
-from alphazero.training.ranks.batch import micro_batch_sizes
-from alphazero.training.ranks.runtime import Runtime
 
 FLOAT_BYTES = 4  # parameters, gradients and optimizer state are fp32 in every precision
 # Legal moves of a random position for the probe: above the mean of real chess games (about 35).
@@ -38,29 +30,6 @@ MOVES_PER_POSITION = 48
 LIBRARY_BYTES = 512 << 20
 # Elements of a bucket where ds_config.json is silent: deepspeed/runtime/zero/config.py of 0.19.8.
 DEFAULT_BUCKET = 500_000_000
-
-
-def find_micro_batch_size(network: AlphaZeroNet, recipe: Recipe, runtime: Runtime) -> int:
-    """`--micro-batch-size auto` on this rank's GPU: the largest divisor of the batch size that fits.
-
-    Raises ConfigError where not even one position does.
-    """
-    sizes = candidates(recipe.training.batch_size, runtime.world_size)
-    reserve = reserve_bytes(network, recipe, runtime.world_size)
-    found = largest_that_fits(sizes, lambda size: fits(network, recipe, runtime.device, size, reserve))
-    if found is None:
-        free, total = torch.cuda.mem_get_info(runtime.device)
-        raise ConfigError(
-            f"--micro-batch-size auto: micro-batches of {counted(sizes[0], 'position')} do not fit "
-            f"({runtime.host} {runtime.device}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB free); "
-            "expected a smaller network, or --zero-stage 1 or higher"
-        )
-    return found
-
-
-def candidates(batch_size: int, world_size: int) -> list[int]:
-    """The micro-batch sizes that cut `batch_size` evenly and leave no rank without one; ascending."""
-    return [size for size in micro_batch_sizes(batch_size) if size <= batch_size // world_size]
 
 
 def largest_that_fits(sizes: Sequence[int], fits: Callable[[int], bool]) -> int | None:
@@ -73,7 +42,7 @@ def largest_that_fits(sizes: Sequence[int], fits: Callable[[int], bool]) -> int 
 
 
 def fits(
-    network: AlphaZeroNet, recipe: Recipe, device: torch.device, micro_batch_size: int, reserve_bytes: int
+    network: AlphaZeroNet, config: Config, device: torch.device, micro_batch_size: int, reserve_bytes: int
 ) -> bool:
     """True where forward, loss and backward of so many positions run on `device` beside the reserve.
 
@@ -82,7 +51,7 @@ def fits(
     eagerly: a compiled network needs less.
     """
     try:
-        _try_passes(network, recipe, device, micro_batch_size, reserve_bytes)
+        _try_passes(network, config, device, micro_batch_size, reserve_bytes)
     except (RuntimeError, MemoryError) as error:
         if not memory_error(error):
             raise
@@ -96,26 +65,19 @@ def fits(
 
 
 def _try_passes(
-    network: AlphaZeroNet, recipe: Recipe, device: torch.device, micro_batch_size: int, reserve_bytes: int
+    network: AlphaZeroNet, config: Config, device: torch.device, micro_batch_size: int, reserve_bytes: int
 ) -> None:
     reserve = torch.empty(reserve_bytes, dtype=torch.uint8, device=device)
-    module = training_copy(network, recipe.training, recipe.loss, device)
+    twin = copy.deepcopy(network).to(device).train()
+    if config.training.zero_stage == 0:
+        twin.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    module = TrainingModule(twin, config.loss, dataclasses.replace(config.training, compile=False))
     batch = to_device(random_batch(network.spec, micro_batch_size), device)
     for _ in range(2):
         module(batch).backward()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     del reserve
-
-
-def training_copy(
-    network: AlphaZeroNet, training: TrainingConfig, loss: LossConfig, device: torch.device
-) -> TrainingModule:
-    """A copy of the network in training on `device`, not compiled."""
-    twin = copy.deepcopy(network).to(device).train()
-    if training.zero_stage == 0:
-        twin.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return TrainingModule(twin, loss, dataclasses.replace(training, compile=False))
 
 
 def random_batch(spec: GameSpec, num_positions: int) -> Batch:
@@ -140,15 +102,15 @@ def random_batch(spec: GameSpec, num_positions: int) -> Batch:
     )
 
 
-def reserve_bytes(network: AlphaZeroNet, recipe: Recipe, world_size: int) -> int:
+def reserve_bytes(network: AlphaZeroNet, config: Config, world_size: int) -> int:
     """Bytes that training needs beside parameters, gradients and activations, from DeepSpeed's source.
 
     `fits` has the parameters and their gradients in its copy, so they are not in here.
     """
-    training, options = recipe.training, recipe.deepspeed.zero_options
+    training, options = config.training, config.deepspeed.zero_options
     size = network.parameter_count() * FLOAT_BYTES
     shards = world_size if training.zero_stage else 1
-    total = state_numbers(network, recipe.optimizer.optimizer) * FLOAT_BYTES // shards
+    total = state_numbers(network, config.optimizer.optimizer) * FLOAT_BYTES // shards
     # torch's foreach optimizers and gradient clipping hold one more tensor per parameter for a moment.
     total += size // shards
     if training.zero_stage == 0:
@@ -165,70 +127,3 @@ def reserve_bytes(network: AlphaZeroNet, recipe: Recipe, world_size: int) -> int
     if training.ema_decay:
         total += size
     return total + LIBRARY_BYTES
-
-
-# Passes timed in each precision, fewer where they take longer than this together.
-NUM_TIMED = 5
-LONG_ENOUGH_S = 1.0
-# Positions of a pass: enough for the kernels of a real one, fewer for a network that would take seconds.
-MOST_POSITIONS, LEAST_POSITIONS = 64, 4
-# Multiplications of the weights by a board that a forward pass may take: 6x64 has 64 positions, 20x256 four.
-MOST_PRODUCTS = 6e9
-# Of the weights: the network's own, those of its twin, and gradients.
-TRIAL_COPIES = 3
-# bf16 costs some digits: it must win by this much.
-LEAST_GAIN = 1.05
-
-
-def seconds_per_pass(
-    network: AlphaZeroNet,
-    recipe: Recipe,
-    precisions: Sequence[str],
-    world_size: int,
-    clock: Callable[[], float] = time.perf_counter,
-) -> dict[str, float]:
-    """The least time of a forward and backward pass in each precision, on this rank's CPU threads.
-
-    Passes in the precisions take turns, so that a busy moment of the machine meets all alike. `network`, its
-    buffers and torch's generators stay as they are.
-    """
-    device = torch.device("cpu")
-    share = recipe.training.batch_size // world_size
-    batch = to_device(random_batch(network.spec, positions_of_a_pass(network, share)), device)
-    twin = training_copy(network, recipe.training, recipe.loss, device).network
-    training = dataclasses.replace(recipe.training, compile=False)
-    modules = {  # of one network: weights and gradients are there once
-        name: TrainingModule(twin, recipe.loss, dataclasses.replace(training, precision=name))
-        for name in precisions
-    }
-    for module in modules.values():  # kernels are chosen and memory is taken in the first pass
-        module(batch).backward()
-    seconds = dict.fromkeys(precisions, float("inf"))
-    began = clock()
-    for _ in range(NUM_TIMED):
-        for name, module in modules.items():
-            started = clock()
-            module(batch).backward()
-            seconds[name] = min(seconds[name], clock() - started)
-        if clock() - began > LONG_ENOUGH_S:
-            break
-    return seconds
-
-
-def positions_of_a_pass(network: AlphaZeroNet, most: int) -> int:
-    """How many positions measure the speed of this network within about a second, at most `most`."""
-    squares = network.spec.board_height * network.spec.board_width
-    affordable = int(MOST_PRODUCTS / (network.parameter_count() * squares))
-    return max(1, min(most, MOST_POSITIONS, max(LEAST_POSITIONS, affordable)))
-
-
-def fastest_precision(seconds_by_rank: Sequence[Mapping[str, float]]) -> str:
-    """The precision in which the slowest rank is fastest; fp32 unless another beats it by LEAST_GAIN."""
-    slowest = slowest_seconds(seconds_by_rank)
-    best = min(slowest, key=lambda name: slowest[name])
-    return best if slowest[best] * LEAST_GAIN < slowest["fp32"] else "fp32"
-
-
-def slowest_seconds(seconds_by_rank: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """By precision, the time of the rank that takes longest: all wait for it."""
-    return {name: max(seconds[name] for seconds in seconds_by_rank) for name in seconds_by_rank[0]}

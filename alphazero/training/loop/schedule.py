@@ -114,8 +114,3 @@ def learning_rate(config: OptimizerConfig, batch_size: int, step: int, num_steps
         low = peak * config.lr_final_share
         return low + (peak - low) * (1 + math.cos(math.pi * min(progress, 1.0))) / 2
     return peak
-
-
-def read_interval(text: str) -> tuple[int, float]:
-    """Steps and seconds of a setting, one of which is 0: `1000` (steps) or `30m` (minutes)."""
-    return (0, 60.0 * int(text[:-1])) if text.endswith("m") else (int(text), 0.0)

@@ -36,7 +36,6 @@ from alphazero.training.loop.progress import (
     StepSums,
     describe_validation,
 )
-from alphazero.training.loop.schedule import read_interval
 from alphazero.training.loop.stop import LAST_EVENTS, Event
 from alphazero.training.ranks.batch import BatchPlan, micro_batch_sizes
 
@@ -72,7 +71,9 @@ class Trainer:
         self._clock = services.clock
         self._progress = Progress(job, services, self.elapsed_s)
         engine.time_communication(lambda: self._clock.part(Part.GRADIENTS))
-        self._save_steps, self._save_s = read_interval(job.config.training.checkpoint_interval)
+        interval = job.config.training.checkpoint_interval  # 1000 (steps) or 30m (minutes)
+        self._save_steps = 0 if interval.endswith("m") else int(interval)
+        self._save_s = 60.0 * int(interval[:-1]) if interval.endswith("m") else 0.0
         self._last_save = time.monotonic()
         self._saved_step = position.step
         self._bad_in_a_row = 0
@@ -316,7 +317,7 @@ class Trainer:
         better: tuple[str, ...] = ()
         if self._job.runtime.is_main:
             better = checkpoint_files.improved(self._job.run.checkpoints, figures)
-        return bool(self._exchange.from_main(better))
+        return bool(self._exchange.from_rank(0, better))
 
     def validate(self) -> Mapping[str, float]:
         """Measure the network on held-out positions and write the figures; the same on all ranks."""
@@ -365,7 +366,7 @@ class Trainer:
             tensors = self.confirm_synchronized(f"checkpoint at step {step}")
             optimizer = self._engine.optimizer_state()
             averaged = self._engine.averaged_tensors(tensors)
-            elapsed_s = self._exchange.from_main(self.elapsed_s())  # hosts write the same checkpoint
+            elapsed_s = self._exchange.from_rank(0, self.elapsed_s())  # hosts write the same checkpoint
             if self._services.writer:
                 source = self._source.state()
                 # Copies on the same device: training changes the originals.

@@ -17,9 +17,6 @@ from alphazero.settings.sections import AUTO, LARGEST_MICRO_BATCH
 
 # Smallest one chosen unasked: below it BatchNorm's statistics are noise and a device waits for its launches.
 LEAST_MICRO_BATCH = {"cpu": 64, "cuda": 256}
-# Positions per GPU and step below which a notice is printed: the device then needs less time for a pass of 20
-# blocks than the CPU for its launches (15 to 18 ms).
-FULL_SHARE = 512
 # Share of the ranks' time that may be idle before a notice is printed.
 IDLE_SHARE = 0.05
 
@@ -152,9 +149,7 @@ def _choose_size(batch_size: int, weights: Sequence[float], device_type: str, mo
     return busy[0] if busy else min(sizes, key=lambda size: idle[size], default=0)
 
 
-def idle_notice(
-    plan: BatchPlan, device_type: str, micro_batch_size: int = 0, *, batch_is_fixed: bool = False
-) -> str:
+def idle_notice(plan: BatchPlan, micro_batch_size: int = 0, *, batch_is_fixed: bool = False) -> str:
     """A notice where ranks wait for others, "" where they hardly do.
 
     micro_batch_size: as configured, 0 where it is chosen. batch_is_fixed: of a run that continues.
@@ -162,33 +157,12 @@ def idle_notice(
     if plan.idle_share <= IDLE_SHARE:
         return ""
     text = f"{100 * plan.idle_share:.0f} % of the ranks' time is idle: {plan}"
-    if batch_is_fixed:
-        size = _choose_size(plan.batch_size, plan.weights, device_type, plan.micro_batch_size)
-        if size and plan.with_micro_batch_size(size).idle_share <= IDLE_SHARE:
-            text += f"; --micro-batch-size {size} keeps all busy, and changes the arithmetic"
-    elif len({*plan.weights}) == 1:  # ranks that are alike are all busy with equal shares
-        share = max(micro_batch_size, 1) * plan.world_size
-        below = plan.batch_size // share * share
-        sizes = " or ".join(str(size) for size in (below, below + share) if size)
-        text += f"; --batch-size {sizes} keeps all busy"
-    return text
-
-
-def share_notice(plan: BatchPlan, device_type: str, *, batch_is_fixed: bool = False) -> str:
-    """A notice where the batch leaves each GPU too little work, else "".
-
-    batch_is_fixed: of a run that continues.
-    """
-    share = plan.batch_size // plan.world_size
-    if device_type == "cpu" or share >= FULL_SHARE:
-        return ""
-    text = (
-        f"{counted(share, 'position')} per GPU and step: below {FULL_SHARE} a GPU spends much of its time "
-        "waiting for its launches"
-    )
-    if batch_is_fixed:
+    if batch_is_fixed or len({*plan.weights}) > 1:
         return text
-    return f"{text}; expected --batch-size {FULL_SHARE * plan.world_size} or more, or fewer GPUs"
+    share = max(micro_batch_size, 1) * plan.world_size  # ranks that are alike are busy with equal shares
+    below = plan.batch_size // share * share
+    sizes = " or ".join(str(size) for size in (below, below + share) if size)
+    return f"{text}; --batch-size {sizes} keeps all busy"
 
 
 def micro_batch_sizes(batch_size: int) -> list[int]:
@@ -210,8 +184,6 @@ def share_out(count: int, weights: Sequence[float]) -> tuple[int, ...]:
 BATCH, MICRO, PASSES = "batch_size", "micro_batch_size", "gradient_accumulation_steps"
 # In ds_config.json; a flag is called after the setting.
 JSON_NAMES = {BATCH: "train_batch_size", MICRO: "train_micro_batch_size_per_gpu", PASSES: PASSES}
-# Of numbers from ds_config.json that a flag contradicts, the first of these gives way.
-YIELDING = (PASSES, MICRO, BATCH)
 
 
 @dataclass(frozen=True)
@@ -223,21 +195,21 @@ class BatchSizes:
 
 
 def fix_batch(
-    config: Config, num_ranks: int, saved: BatchSizes | None = None, places: Mapping[str, str] | None = None
+    config: Config, num_ranks: int, saved: BatchSizes | None = None
 ) -> tuple[BatchSizes, tuple[str, ...]]:
     """The batch and micro-batch of this job, and lines to print.
 
-    saved: what a run that continues keeps; accumulation gives way then. places: by setting, the file and line
-    of ds_config.json it comes from. Raises ConfigError where numbers contradict each other.
+    saved: what a run that continues keeps; accumulation gives way then. Raises ConfigError where numbers
+    contradict each other.
     """
-    numbers = _Numbers(config, num_ranks, places or {})
+    numbers = _Numbers(config, num_ranks)
     return _continuing(numbers, saved) if saved else _beginning(numbers)
 
 
 def implied_ranks(config: Config) -> int:
     """The number of ranks that three given numbers leave possible; 0 where they are not all given."""
-    given = _Numbers(config, 1, {}).given()
-    return _ranks_of(given) if len(given) == len(YIELDING) else 0
+    given = _Numbers(config, 1).given()
+    return _ranks_of(given) if len(given) == len(JSON_NAMES) else 0
 
 
 def _ranks_of(given: Mapping[str, int]) -> int:
@@ -248,7 +220,7 @@ def _ranks_of(given: Mapping[str, int]) -> int:
 
 def batch_over(config: Config, most_ranks: int) -> int:
     """The batch over so many ranks, as far as it follows from the other two numbers."""
-    given = _Numbers(config, most_ranks, {}).given()
+    given = _Numbers(config, most_ranks).given()
     if BATCH in given or MICRO not in given or PASSES not in given:
         return config.training.batch_size
     return given[MICRO] * given[PASSES] * most_ranks
@@ -260,7 +232,6 @@ class _Numbers:
 
     config: Config
     num_ranks: int
-    places: Mapping[str, str]
 
     def given(self) -> dict[str, int]:
         """Those that were given: by a flag, ds_config.json or a TOML file of the user's."""
@@ -289,17 +260,18 @@ class _Numbers:
 
     def place(self, *names: str) -> str:
         """The file and line of the first of these numbers that ds_config.json gave."""
-        found = next((self.places[name] for name in names if self.is_json(name) and name in self.places), "")
-        return f"{found}: " if found else ""
+        values = {one.name: one for one in self.config.deepspeed.values}
+        return next((f"{values[name].place}: " for name in names if self.is_json(name)), "")
 
 
 def _beginning(numbers: _Numbers) -> tuple[BatchSizes, tuple[str, ...]]:
     given, training = numbers.given(), numbers.config.training
     lines: tuple[str, ...] = ()
-    if len(given) == len(YIELDING) and _ranks_of(given) != numbers.num_ranks:
-        yielding = _yielding(numbers, given)
+    if len(given) == len(JSON_NAMES) and _ranks_of(given) != numbers.num_ranks:
+        if numbers.is_json(BATCH) and numbers.is_json(MICRO):  # all come from one source
+            raise _contradiction(numbers, given)
         lines = (
-            f"{numbers.written(yielding, given.pop(yielding))} gives way to "
+            f"{numbers.written(PASSES, given.pop(PASSES))} gives way to "
             f"{' and '.join(f'{numbers.called(name)} {value}' for name, value in given.items())} over "
             f"{counted(numbers.num_ranks, 'rank')}",
         )
@@ -322,16 +294,12 @@ def _beginning(numbers: _Numbers) -> tuple[BatchSizes, tuple[str, ...]]:
     return BatchSizes(batch, micro or training.micro_batch_size), lines
 
 
-def _yielding(numbers: _Numbers, given: Mapping[str, int]) -> str:
-    """The number that a flag's beat. Raises ConfigError where all come from one source."""
-    from_json = [name for name in YIELDING if numbers.is_json(name)]
-    if from_json and len(from_json) < len(given):
-        return from_json[0]
+def _contradiction(numbers: _Numbers, given: Mapping[str, int]) -> ConfigError:
     product = " x ".join((numbers.called(MICRO), numbers.called(PASSES), "ranks"))
     sizes = (given[MICRO], given[PASSES], numbers.num_ranks)
     ranks = _ranks_of(given)
     fitting = f", or {counted(ranks, 'rank')} (--gpus {ranks})" if ranks else ""
-    raise ConfigError(
+    return ConfigError(
         f"{numbers.place(BATCH)}{numbers.written(BATCH, given[BATCH])}: expected {product} = "
         f"{' x '.join(map(str, sizes))} = {sizes[0] * sizes[1] * sizes[2]}{fitting}"
     )

@@ -118,10 +118,6 @@ class Exchange:
         """Every rank's `value`, by rank, as JSON gives it back: tuples come as lists."""
         return [_decoded(content) for content in self.gather_bytes(json.dumps(value).encode())]
 
-    def from_main(self, value: Json) -> Any:  # noqa: ANN401 - as JSON gives it back
-        """Rank 0's `value` on all ranks."""
-        return self.from_rank(0, value)
-
     def from_rank(self, rank: int, value: Json) -> Any:  # noqa: ANN401 - as JSON gives it back
         """`value` of rank `rank` on all ranks, as JSON gives it back; that of the others is not looked at."""
         content = json.dumps(value).encode() if self.rank == rank else b""
@@ -189,7 +185,7 @@ class Exchange:
 
     def on_main(self, action: Callable[[], Json]) -> Any:  # noqa: ANN401 - as JSON gives it back
         """What `action` gives on rank 0, on all ranks; its AlphaZeroError is raised on all ranks."""
-        return self.from_main(self.on_each(lambda: action() if self.rank == 0 else None))
+        return self.from_rank(0, self.on_each(lambda: action() if self.rank == 0 else None))
 
     def require_equal(self, named: Iterable[tuple[str, torch.Tensor]], when: str) -> int:
         """The checksum all ranks have of `named`.

@@ -50,7 +50,6 @@ from alphazero.training.ranks.batch import BatchPlan
 from alphazero.training.sources.gate import Gate
 from alphazero.training.sources.given_games import make_loader
 from alphazero.training.sources.shared_games import GenerationState, SharedGames, saved_lanes
-from alphazero.training.sources.shown_texts import game_text
 
 # The growth of the window as in KataGo (Wu 2019, appendix C).
 WINDOW_ALPHA, WINDOW_BETA = 0.75, 0.4
@@ -108,8 +107,6 @@ def report(
         f"window {window_positions:,} positions",
     ]
     services.console.say(" | ".join(filter(None, parts)))
-    if finished.num_rows:
-        services.metrics.note("self-play game", game_text(game, finished))
 
 
 class Generations:
@@ -174,9 +171,7 @@ class Generations:
         mixture = None
         if self._given is not None and self._window is not self._given:  # it begins with the given games
             mixture = Mixture(self._given.num_samples, self._own.historical_share)
-        ratio = self._own.value_q_ratio
-        loader = make_loader(self._job, self._window, plan, value_q_ratio=ratio, mixture=mixture)
-        return loader.iterate(first, last)
+        return make_loader(self._job, self._window, plan, mixture=mixture).iterate(first, last)
 
     def state(self) -> SourceState:
         """Where the generations stand, with the games under way."""
@@ -285,9 +280,9 @@ class Generations:
                 self._job.spec.name,
                 self._settings,
                 lanes,
-                own.simulations_per_round or own.moves_per_round,
+                own.simulations_per_round,
                 self._evaluator,
-                in_simulations=own.simulations_per_round > 0,
+                in_simulations=True,
                 cache=self._cache,
                 num_threads=torch.get_num_threads(),
                 tables=self._tables,

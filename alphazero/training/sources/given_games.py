@@ -36,11 +36,10 @@ def make_loader(
     window: Window,
     plan: BatchPlan,
     *,
-    value_q_ratio: float = 0.0,
     curve: ValueCurve | None = None,
     mixture: Mixture | None = None,
 ) -> Loader:
-    """This rank's micro-batches of a window. value_q_ratio, curve, mixture: as Loader has them."""
+    """This rank's micro-batches of a window. curve, mixture: as Loader has them."""
     data, runtime = job.config.data, job.runtime
     return Loader(
         window,
@@ -51,7 +50,7 @@ def make_loader(
         passes=plan.passes_of(runtime.rank),
         num_threads=loader_threads(data, runtime),
         symmetries=job.spec.name != "chess" or data.mirror,
-        value_q_ratio=value_q_ratio,
+        value_q_ratio=job.config.training.value_q_ratio,
         curve=curve,
         mixture=mixture,
     )
@@ -83,9 +82,7 @@ class GivenGames:
 
     def steps(self, plan: BatchPlan, first: int, last: int) -> Iterable[list[MicroBatch]]:
         """This rank's micro-batches of data steps first ... last - 1 under a plan."""
-        ratio = self.job.config.data.data_value_q_ratio
-        loader = make_loader(self.job, self.window, plan, value_q_ratio=ratio, curve=self.curve)
-        return loader.iterate(first, last)
+        return make_loader(self.job, self.window, plan, curve=self.curve).iterate(first, last)
 
     def state(self) -> SourceState:
         """The window's id."""
@@ -93,15 +90,15 @@ class GivenGames:
 
 
 def choose_value_curve(
-    data: DataConfig, mode: str, window: Window | None, exchange: Exchange
+    config: Config, window: Window | None, exchange: Exchange
 ) -> tuple[ValueCurve | None, list[str]]:
     """The curve that turns the window's evaluations into values, and a line about it. Collective.
 
-    None in self-play, and where data_value_q_ratio is 0 or there are no evaluations. Raises DataError on all
+    None in self-play, and where value_q_ratio is 0 or there are no evaluations. Raises DataError on all
     ranks alike.
     """
-    ratio = data.data_value_q_ratio
-    if window is None or mode != "supervised" or ratio == 0:
+    ratio = config.training.value_q_ratio
+    if window is None or config.self_play.mode != "supervised" or ratio == 0:
         return None, []
 
     def fit() -> Any:  # noqa: ANN401 - JSON

@@ -50,7 +50,6 @@ from alphazero.training.loop.job import Job, RankServices
 from alphazero.training.loop.trainer import Validate
 from alphazero.training.ranks.exchange import Exchange, Json
 from alphazero.training.sources.given_games import loader_threads
-from alphazero.training.sources.shown_texts import opening_text
 
 NUM_WORST = 6  # of each kind
 NUM_MOVES = 3  # of a wrong position
@@ -175,24 +174,18 @@ OF_RESULTS, OF_EXACT_TRUTH = "results", "exact"
 
 
 def make_validation(job: Job, held_out: Window | None, services: RankServices) -> Validate:
-    """A function that gives a network's figures, the same on all ranks, and records the rest. Collective.
-
-    Viewers of the metrics get the network's view of the first position.
-    """
+    """A function that gives a network's figures, the same on all ranks, and records the rest. Collective."""
     on_held_out: HeldOut | None = None
     num_positions = job.config.training.validation_positions
     if held_out is not None and len(ids := spread_sample_ids(held_out, num_positions)):
         threads = loader_threads(job.config.data, job.runtime)
         encoder = WindowEncoder(held_out, job.spec, num_threads=threads)
         on_held_out = HeldOut(job, held_out, services.exchange, encoder, ids)
-    game = job.spec.name
     truth = _exact_truth(job, services)
 
     def validate(network: AlphaZeroNet, step: int) -> Mapping[str, float]:
         figures = dict(on_held_out.measure(network, step)) if on_held_out else {}
         figures |= _solved_figures(job, network, step, truth, is_recorded=not on_held_out)
-        opening = opening_text(network, game, job.runtime.device, job.config.training.precision)
-        services.metrics.note("opening", opening)
         return figures
 
     return validate

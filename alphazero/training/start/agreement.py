@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from alphazero.base.errors import ConfigError, DataError
+from alphazero.base.errors import AlphaZeroError, ConfigError, DataError
 from alphazero.base.section import Scope, json_ready, scope_of
 from alphazero.base.text import counted
 from alphazero.data.sampling.window import Window
@@ -20,7 +20,6 @@ from alphazero.games.outside.names import OPENSPIEL
 from alphazero.machine.environment import commit_of, version_of
 from alphazero.play.selfplay import tables_of
 from alphazero.run.directory import RunDirectory
-from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import SECTIONS, Config, to_table
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import Runtime
@@ -35,9 +34,7 @@ COMPARED_PACKAGES = ("alphazero", "torch", "deepspeed")
 MEETING_S = 300.0  # ranks have joined the process group: they are seconds apart, even on a busy host
 
 
-def compare_ranks(
-    config: Config, settings: DeepSpeedSettings, request: Request, rank: RankContext
-) -> list[str]:
+def compare_ranks(config: Config, request: Request, rank: RankContext) -> list[str]:
     """Warnings about what differs between ranks. Collective, and before all that depends on settings.
 
     Raises ConfigError on all ranks where a difference matters and the request is to check that.
@@ -52,7 +49,7 @@ def compare_ranks(
         of_game = ["open_spiel"] if config.network.game.startswith(OPENSPIEL) else []
         versions = {name: version_of(name) for name in [*COMPARED_PACKAGES, *of_game]}
         versions["commit"] = commit_of()
-    facts = exchange.gather(facts_of(config, settings, asked, versions))
+    facts = exchange.gather(facts_of(config, asked, versions))
     return check_agreement(facts, exchange.gather(runtime.host), check=request.check)
 
 
@@ -74,18 +71,12 @@ def compare_data(
     if config.self_play.mode != "supervised":
         tables = exchange.on_each(lambda: tables_of(config.self_play, config.network.game))
         ids |= {"--syzygy": tables.identity} if tables else {}
-    found = "; ".join(line for _, line in differences(exchange.gather(ids), exchange.gather(runtime.host)))
-    if found and check:
-        raise DataError(
-            f"nodes differ: {found}; expected the same on every node (--sync-data sends games)",
-            found_by_all_ranks=True,
-        )
-    return [f"warning: nodes differ: {found}"] if found else []
+    ways_on = " (--sync-data sends games)"
+    facts, hosts = exchange.gather(ids), exchange.gather(runtime.host)
+    return check_agreement(facts, hosts, check=check, kind=DataError, ways_on=ways_on)
 
 
-def facts_of(
-    config: Config, settings: DeepSpeedSettings, start: Mapping[str, object], versions: Mapping[str, str]
-) -> dict[str, Any]:
+def facts_of(config: Config, start: Mapping[str, object], versions: Mapping[str, str]) -> dict[str, Any]:
     """The facts of this rank, flat: a setting by its flag's name, the rest by other names.
 
     start: what was asked of this start alone (resume, fresh_start). versions: of packages, and `commit`.
@@ -97,7 +88,8 @@ def facts_of(
             for name, value in values.items()
             if scope_of(SECTIONS[section], name) is not Scope.NODE
         }
-    of_file: dict[str, object] = {one.target: one.value for one in settings.values}
+    settings = config.deepspeed
+    of_file: dict[str, object] = {one.name: one.value for one in settings.values}
     of_file |= {"precisions_off": sorted(settings.precisions_off), "passed_on": dict(settings.passed_on)}
     of_file["zero_options"] = dict(settings.zero_options)
     facts |= {f"ds_config.json {name}": value for name, value in of_file.items()}
@@ -121,8 +113,15 @@ def differences(facts: Sequence[Facts], hosts: Sequence[str]) -> list[tuple[str,
     return found
 
 
-def check_agreement(facts: Sequence[Facts], hosts: Sequence[str], *, check: bool) -> list[str]:
-    """The warnings. Raises ConfigError where ranks differ in more than what is only warned about.
+def check_agreement(
+    facts: Sequence[Facts],
+    hosts: Sequence[str],
+    *,
+    check: bool,
+    kind: type[AlphaZeroError] = ConfigError,
+    ways_on: str = "",
+) -> list[str]:
+    """The warnings. Raises an error of this kind where ranks differ in more than what is only warned about.
 
     check: False turns that error into warnings (--no-preflight).
     """
@@ -131,8 +130,8 @@ def check_agreement(facts: Sequence[Facts], hosts: Sequence[str], *, check: bool
     if grave and check:
         more = len(grave) - MOST_NAMED
         rest = f"; and {counted(more, 'other setting')}" if more > 0 else ""
-        raise ConfigError(
-            f"nodes differ: {'; '.join(grave[:MOST_NAMED])}{rest}; expected the same on every node",
+        raise kind(
+            f"nodes differ: {'; '.join(grave[:MOST_NAMED])}{rest}; expected the same on every node{ways_on}",
             found_by_all_ranks=True,
         )
     return [f"warning: nodes differ: {line}" for _, line in found]
@@ -177,7 +176,7 @@ class DataCheck:
         self._exchange = exchange
         self._is_done = False
         self._verification = exchange.on_each(
-            lambda: Verification.start(_shards_of(windows, run)) if reads else None
+            lambda: Verification(_shards_of(windows, run)) if reads else None
         )
 
     def finish(self, beat: Callable[[], None]) -> None:
@@ -188,7 +187,7 @@ class DataCheck:
         own = self._verification
         while not self._is_done:
             is_own_done = own is None or own.is_done
-            self._exchange.on_each(lambda: None if own is None else own.check())
+            self._exchange.on_each(own.wait if own is not None and is_own_done else lambda: None)
             self._is_done = all(self._exchange.numbers(int(is_own_done)))
             if not self._is_done:
                 beat()

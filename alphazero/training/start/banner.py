@@ -37,7 +37,6 @@ def banner(found: Found, devices: Sequence[str]) -> str:
     job = found.job
     training, shape = job.config.training, job.config.network
     kind = f"DeepSpeed ZeRO-{training.zero_stage}, {job.runtime.backend}"
-    reason = f" ({found.precision_reason})" if found.precision_reason else ""
     encoders = loader_threads(job.config.data, job.runtime)
     num_positions = job.num_steps * job.batch_size
     length = f"length            {counted(job.num_steps, 'step')}, {counted(num_positions, 'position')}"
@@ -51,7 +50,7 @@ def banner(found: Found, devices: Sequence[str]) -> str:
         f"processes         {len(devices)}",
         *(f"  rank {rank}: {device}" for rank, device in enumerate(devices)),
         f"threads per rank  {torch.get_num_threads()} compute, {encoders} encode positions",
-        f"precision         {training.precision}{reason}{_extras(training)}",
+        f"precision         {training.precision}{_extras(training)}",
         f"network           {shape.game} {network_text(dataclasses.asdict(shape))}, "
         f"{found.network.parameter_count() / 1e6:.1f} M parameters",
         *_data(job, found.window, found.held_out),
@@ -75,9 +74,6 @@ def _data(job: Job, window: Window | None, held_out: Window | None) -> list[str]
         lines.append(f"held out          {counted(held_out.num_games, 'game')}")
     games, search = job.config.self_play, job.config.search
     if games.mode != "supervised":
-        budget = counted(games.simulations_per_round, "simulation")
-        if not games.simulations_per_round:
-            budget = counted(games.moves_per_round, "move")
         training = job.config.training.precision
         precision = evaluation_precision(
             games.evaluation_precision,
@@ -89,7 +85,7 @@ def _data(job: Job, window: Window | None, held_out: Window | None) -> list[str]
         lines.append(
             f"self-play         {counted(games.generations, 'generation')}, {counted(games.lanes, 'lane')}, "
             f"{search.algorithm} with {counted(search.simulations, 'simulation')} per move, "
-            f"rounds of {budget}, "
+            f"rounds of {counted(games.simulations_per_round, 'simulation')}, "
             f"batches of {games.evaluation_batch} in {precision}"
         )
     return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import fields
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted
@@ -11,8 +12,9 @@ from alphazero.network.model.sizes import on_meta_device
 from alphazero.network.weights.checkpoint import Checkpoint, TrainingState
 from alphazero.run.directory import RunDirectory
 from alphazero.run.next_command import afresh, continuing, located
+from alphazero.settings.data import SampleFilters
 from alphazero.settings.load import Config
-from alphazero.settings.scope import changed_filters, changed_settings, listed, require_same, require_same_run
+from alphazero.settings.scope import changed_settings, listed, require_same, require_same_run
 from alphazero.training.loop.job import Job
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.sources.shared_games import GenerationState, SharedGames, saved_lanes
@@ -26,9 +28,11 @@ def check_same_run(run: RunDirectory, resumed: Checkpoint, config: Config) -> li
     network.
     """
     saved = resumed.state
-    changes = changed_settings(saved.config, config)
-    if config.training.precision == "auto":  # chosen and reported after this
-        changes = [change for change in changes if change.name != "precision"]
+    changes = [
+        change
+        for change in changed_settings(saved.config, config)
+        if change.name != "precision" or "precision" in config.asked  # else `auto` chose it (planner.py)
+    ]
     require_same_run(run.path, saved.step, changes)
     for name, now in on_meta_device(config.network).state_dict().items():
         before = list(resumed.weights[name].shape)
@@ -51,7 +55,9 @@ def check_same_data(job: Job, saved: TrainingState, window: Window | None, *, ac
         return []
     if not accept:
         ways_on = "the same games, --accept-new-data to continue with others, or --fresh-start"
-        filters = ", ".join(changed_filters(saved.config, job.config))
+        of_filters = {entry.name for entry in fields(SampleFilters)}
+        changes = changed_settings(saved.config, job.config)
+        filters = ", ".join(str(change) for change in changes if change.name in of_filters)
         name = f"data ({filters})" if filters else "data"
         require_same(run.path, saved.step, name, old, new, ways_on)
     return [f"changed: data {old} -> {new}"]

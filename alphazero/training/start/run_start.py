@@ -19,13 +19,12 @@ from alphazero.machine.lock import ORPHAN_WAIT_S
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint, TrainingState
 from alphazero.network.weights.open_network import read_weights, weights_of_checkpoint
-from alphazero.network.weights.weights import Metadata, WeightsFile, best_weights_file_name, write_weights
+from alphazero.network.weights.weights import Metadata, WeightsFile, weights_file_name, write_weights
 from alphazero.run import checkpoint_files
 from alphazero.run.checkpoint_files import BEST_METRICS, find_best, step_of
 from alphazero.run.directory import RunDirectory, choose_run_directory, claimed, create
 from alphazero.settings.load import Config, to_table
 from alphazero.show.console import Console
-from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.ranks.batch import BatchPlan
@@ -97,19 +96,17 @@ class Found:
     """All that a start finds out before it writes anything, the same on every rank.
 
     starting: builds the network again after a rollback. curve: of the evaluations in given games.
-    precision_reason: why `auto` became this precision. notices: lines for the banner.
+    notices: lines for the banner.
     """
 
     job: Job
     start: RunStart
-    recipe: Recipe
     starting: StartingNetwork
     network: AlphaZeroNet
     plan: BatchPlan
     window: Window | None
     held_out: Window | None
     curve: ValueCurve | None
-    precision_reason: str
     notices: tuple[str, ...]
 
 
@@ -192,7 +189,7 @@ def publish(job: Job, checkpoint: Checkpoint, metrics: Sequence[str] = ()) -> No
         "averaged": checkpoint.ema is not None,
     }
     weights = WeightsFile(job.config.network, checkpoint.ema or checkpoint.weights, metadata)
-    best = [job.run.path / best_weights_file_name(job.config.network, metric) for metric in metrics]
+    best = [job.run.path / weights_file_name(job.config.network, metric) for metric in metrics]
     for path in best or [job.newest_weights]:
         write_weights(path, weights)
 
@@ -208,7 +205,7 @@ def _keep_weights(job: Job, start: RunStart) -> None:
     if not job.newest_weights.exists():
         publish(job, start.resumed)
     for metric in BEST_METRICS:
-        file = job.run.path / best_weights_file_name(job.config.network, metric)
+        file = job.run.path / weights_file_name(job.config.network, metric)
         try:
             best = find_best(job.run.checkpoints, metric, hash_files=False)
         except AlphaZeroError:  # none is marked

@@ -37,7 +37,7 @@ def is_writer(directory: Path, local_rank: int, exchange: Exchange) -> bool:
     ancestors = (directory, *directory.absolute().parents)
     found = next(number for number, path in enumerate(ancestors) if path.is_dir())
     place = ancestors[min(max(exchange.numbers(found)), len(ancestors) - 1)]
-    start = exchange.from_main(secrets.token_hex(8))
+    start = exchange.from_rank(0, secrets.token_hex(8))
 
     def token(rank: int) -> Path:
         return place / f"{TOKEN}{start}-{rank}"
@@ -78,10 +78,9 @@ def load_shared(
 ) -> Checkpoint | None:
     """The checkpoint all ranks continue from, None for a new run. Collective.
 
-    resume: "" (the newest, if any), or what run/find.py understands. The newest one over all hosts is read
-    where it is, and sent from the lowest rank that has it where it is not. Raises CheckpointError on all
-    ranks where one was requested, or was saved once, and none is complete. `say` gets a line about each one
-    passed over.
+    resume: "" (the newest, if any), or what run/find.py understands. The newest one over all hosts is read by
+    the lowest rank that has it, and sent to the others. Raises CheckpointError on all ranks where one was
+    requested, or was saved once, and none is complete. `say` gets a line about each one passed over.
     """
     offer, fault = None, None
     if writes:
@@ -109,7 +108,9 @@ def load_shared(
         for rank, entry in enumerate(offers):
             if entry and entry.step == chosen.step and entry.digest != chosen.digest:
                 say(f"rank {rank} has a different checkpoint of step {chosen.step}: passed over")
-    return _read_or_receive(chosen, offers.index(chosen), exchange)
+    source = offers.index(chosen)
+    own = exchange.on_each(lambda: load(Path(chosen.path)) if exchange.rank == source else None)
+    return _received(own, source, exchange)
 
 
 def _find(directory: Path, resume: str, say: Say) -> Offer | None:
@@ -119,27 +120,8 @@ def _find(directory: Path, resume: str, say: Say) -> Offer | None:
     return Offer(read_state(path).step, sha256_of(path / MANIFEST), str(path))
 
 
-def _read_or_receive(chosen: Offer, source: int, exchange: Exchange) -> Checkpoint:
-    """The chosen checkpoint from this rank's disk, or from rank `source`."""
-    path = Path(chosen.path)
-    manifest = path / MANIFEST
-    checkpoint, fault = None, None
-    if manifest.is_file() and sha256_of(manifest) == chosen.digest:
-        try:
-            checkpoint = load(path)
-        except CheckpointError as error:
-            # Damaged here, as `_find` reported: it comes from the rank that found it whole.
-            fault = error if exchange.rank == source else None
-    exchange.raise_any(fault)
-    has_it = [bool(number) for number in exchange.numbers(int(checkpoint is not None))]
-    if checkpoint and all(has_it):
-        return checkpoint
-    received = _received(checkpoint, source, exchange)
-    return checkpoint or received
-
-
 def _received(own: Checkpoint | None, source: int, exchange: Exchange) -> Checkpoint:
-    """The checkpoint of rank `source`, sent piece by piece. `own`: what this rank has read, if anything."""
+    """The checkpoint of rank `source`, sent piece by piece. own: on that rank."""
     tensors: dict[str, Tensors | None] = {}
     record: dict[str, Any] = {}
     if own is not None:

@@ -21,13 +21,12 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.model.sizes import FLOAT_BYTES, STAGES, on_meta_device, rank_bytes
 from alphazero.network.weights.checkpoint import Checkpoint, Tensors
 from alphazero.network.weights.open_network import open_weights
-from alphazero.network.weights.weights import without_other_heads
 from alphazero.run.checkpoint_files import MANIFEST
 from alphazero.run.find import find_weights, is_checkpoint
 from alphazero.settings.load import Config
 from alphazero.settings.sections import NetworkConfig
 from alphazero.training.engine.optimizer import state_numbers
-from alphazero.training.engine.probe import LIBRARY_BYTES, TRIAL_COPIES
+from alphazero.training.engine.probe import LIBRARY_BYTES
 from alphazero.training.ranks.exchange import Exchange, Json
 from alphazero.training.ranks.runtime import Runtime
 
@@ -85,12 +84,16 @@ def starting_network(
 
     def read() -> Json:
         path = find_weights(name, FLAG)
-        weights = without_other_heads(open_weights(name, FLAG))
-        check_shape(weights.config, network, asked, name)
-        tensors.update(weights.state_dict)
+        weights = open_weights(name, FLAG)
+        # What an import kept beside the heads that play would no longer fit the network that is trained.
+        given = dataclasses.replace(weights.config, other_heads="")
+        check_shape(given, network, asked, name)
+        tensors.update(
+            (key, t) for key, t in weights.state_dict.items() if not key.startswith("other_heads.")
+        )
         digest = sha256_of(path / MANIFEST if is_checkpoint(path) else path)
         source = {"weights": name, "file": str(path.absolute()), "sha256": digest}
-        return {"network": dataclasses.asdict(weights.config), "source": source}
+        return {"network": dataclasses.asdict(given), "source": source}
 
     found = exchange.on_main(read)
     shape, source = NetworkConfig(**found["network"]), found["source"]
@@ -107,26 +110,25 @@ def starting_network(
 
 def require_memory(
     config: Config,
-    offloads: bool,
     runtime: Runtime,
     exchange: Exchange,
     available_bytes: Callable[[Runtime], int] = available_to_rank,
 ) -> None:
     """Raise ConfigError where a rank's memory cannot hold the network while it trains. Collective.
 
-    It asks before any of it is made; activations are not counted. offloads: ds_config.json keeps parts of it
-    elsewhere, and how much is not known.
+    It asks before any of it is made; activations are not counted. Where ds_config.json keeps parts of it
+    elsewhere, how much is not known.
     """
-    if not offloads:
+    options = config.deepspeed.zero_options_at(config.training.zero_stage)
+    if not any(name.startswith("offload_") for name in options):
         exchange.on_each(lambda: _require_here(config, runtime, available_bytes(runtime)))
 
 
 def _require_here(config: Config, runtime: Runtime, available: int) -> None:
     network, stage, num_ranks = on_meta_device(config.network), config.training.zero_stage, runtime.world_size
     moments = state_numbers(network, config.optimizer.optimizer)
-    # Every rank begins with the whole network, which ZeRO 3 shares out later; a trial needs more of it.
-    tries = runtime.device.type == "cpu" and config.training.precision == "auto"
-    start = network.parameter_count() * FLOAT_BYTES * (TRIAL_COPIES if tries else 1)
+    # Every rank begins with the whole network, which ZeRO 3 shares out later.
+    start = network.parameter_count() * FLOAT_BYTES
     needed = {one: max(start, rank_bytes(network, moments, one, num_ranks)) for one in STAGES}
     if needed[stage] <= available:
         return
@@ -137,7 +139,6 @@ def _require_here(config: Config, runtime: Runtime, available: int) -> None:
         f"optimizer state take {needed[stage]:,} bytes of a rank's memory at ZeRO stage {stage} on "
         f"{counted(num_ranks, 'rank')}, {available:,} are available; expected "
         + (f"--zero-stage {fitting[0]} ({needed[fitting[0]]:,} bytes)" if fitting else more)
-        + (", --precision bf16 or fp32 without a trial of both" if needed[stage] == start and tries else "")
         + ", or a smaller network"
     )
 

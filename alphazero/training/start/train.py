@@ -18,13 +18,11 @@ from alphazero.machine.memory import keep_freed_memory
 from alphazero.run.directory import RunDirectory
 from alphazero.run.figures import RunFigures
 from alphazero.run.rank import Phase
-from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import Config
 from alphazero.show.console import Console
-from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.engine import Engine, check_options, end_process_group, start_process_group
 from alphazero.training.engine.graphed_network import graph_notices
-from alphazero.training.engine.planner import choose_plan
+from alphazero.training.engine.planner import choose_kernels, choose_plan
 from alphazero.training.loop.job import DataSource, Job, Position, RankServices, TrainingOutcome
 from alphazero.training.loop.schedule import warmup_notices
 from alphazero.training.loop.stop import StopRequest
@@ -50,7 +48,7 @@ from alphazero.training.start.resume_checks import (
     complete,
 )
 from alphazero.training.start.run_start import Found, RankContext, Request, RunStart, find_run, make_directory
-from alphazero.training.start.settle import settle_precision, settle_settings
+from alphazero.training.start.settle import settle_settings
 from alphazero.training.start.sharing import load_shared
 from alphazero.training.start.stall_watch import stall_watch
 from alphazero.training.start.starting_network import require_memory
@@ -59,7 +57,7 @@ from alphazero.training.start.starting_network import require_memory
 MOST_RETURNS = 2
 
 
-def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request: Request) -> int:
+def train(config: Config, runtime: Runtime, request: Request) -> int:
     """Train as one rank of the job; returns the process's exit status."""
     stop = StopRequest()
     if runtime.device.type == "cpu":
@@ -72,10 +70,10 @@ def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request
     console.begin("preparing")
     try:
         # Before all that depends on settings: ranks with different settings would wait for each other.
-        warnings = compare_ranks(config, settings, request, rank)
+        warnings = compare_ranks(config, request, rank)
         request = dataclasses.replace(request, notices=(*request.notices, *warnings))
         with find_run(config, request, rank) as start:
-            status = _train(config, settings, request, start, rank)
+            status = _train(config, request, start, rank)
     finally:
         console.close()
     # Not after a fault: NCCL would wait for ranks that wait for this one, and the fault would stay unknown.
@@ -84,12 +82,10 @@ def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request
     return status
 
 
-def _train(
-    config: Config, settings: DeepSpeedSettings, request: Request, start: RunStart, rank: RankContext
-) -> int:
+def _train(config: Config, request: Request, start: RunStart, rank: RankContext) -> int:
     """The stages of a run in their order; returns the exit status."""
     started = time.monotonic()
-    found = prepare(config, settings, request, start, rank)
+    found = prepare(config, request, start, rank)
     job, console = found.job, rank.console
     exchange = rank.exchange
     reads = job.config.data.verify_data and job.runtime.local_rank == 0
@@ -113,27 +109,21 @@ def _train(
     return 0
 
 
-def prepare(
-    config: Config, settings: DeepSpeedSettings, request: Request, start: RunStart, rank: RankContext
-) -> Found:
+def prepare(config: Config, request: Request, start: RunStart, rank: RankContext) -> Found:
     """Settle settings, network, precision, batch and games, and check that they can resume the run.
 
     Collective; nothing is written. Raises AlphaZeroError on all ranks alike.
     """
     runtime, exchange, saved = rank.runtime, rank.exchange, start.saved
-    config, starting, notices = settle_settings(config, settings, start, rank)
+    config, starting, notices = settle_settings(config, start, rank)
     exchange.on_each(lambda: check_solver(config.training.solver, config.network.game))
     changes = check_same_run(start.run, start.resumed, config) if start.resumed else []
-    recipe = Recipe(config.training, config.optimizer, config.loss, settings)
-    exchange.on_each(lambda: check_options(recipe, runtime.world_size))
-    require_memory(config, settings.offloads_at(config.training.zero_stage), runtime, exchange)
+    exchange.on_each(lambda: check_options(config, runtime.world_size))
+    require_memory(config, runtime, exchange)
     network = starting.build(start.resumed)
-    precision, kernel_lines = settle_precision(config, recipe, network, start, rank)
-    training = dataclasses.replace(config.training, precision=precision.precision)
-    config = dataclasses.replace(config, training=training)
-    recipe = dataclasses.replace(recipe, training=training)
+    kernel_lines = choose_kernels(config, runtime.device, saved, exchange)
     with rank.console.working("choosing micro-batches"):
-        plan, plan_changes = choose_plan(recipe, runtime, network, saved, exchange)
+        plan, plan_changes = choose_plan(config, runtime, network, saved, exchange)
     with rank.console.working("reading the games") as work:
         threads, beat = loader_threads(config.data, runtime), beat_of_start(start.run, runtime)
         window, held_out = open_data(config, exchange, num_threads=threads, beat=beat, progress=work)
@@ -147,21 +137,19 @@ def prepare(
         check_self_play(start, config, exchange)
         if start.is_complete(job):
             check_nothing_else_is_asked(job, saved, changes, request)
-    curve, curve_lines = choose_value_curve(config.data, config.self_play.mode, window, exchange)
-    notices += [*precision.notices, *kernel_lines, *changes, *plan_changes, *curve_lines]
+    curve, curve_lines = choose_value_curve(config, window, exchange)
+    notices += [*kernel_lines, *changes, *plan_changes, *curve_lines]
     notices += find_symmetries(config.network.game, exchange)
-    notices += graph_notices(config.training, settings.passed_on, runtime.device)
+    notices += graph_notices(config.training, config.deepspeed.passed_on, runtime.device)
     return Found(
         job=job,
         start=start,
-        recipe=recipe,
         starting=starting,
         network=network,
         plan=plan,
         window=window,
         held_out=held_out,
         curve=curve,
-        precision_reason=precision.reason,
         notices=(*request.notices, *notices),
     )
 
@@ -213,7 +201,7 @@ def train_persistently(
         console.say(f"resumed from step {position.step}, saved by {ranks}")
     for rollbacks in range(MOST_RETURNS + 1):
         source.restore(resumed)
-        engine = Engine(network, found.recipe, plan, job.runtime, console.alarm)
+        engine = Engine(network, job.config, plan, job.runtime, console.alarm)
         if resumed:
             engine.load(resumed)
         last = None

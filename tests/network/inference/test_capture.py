@@ -87,7 +87,7 @@ def test_a_captured_batch_waits_for_no_number_and_stays_on_the_device(name: str,
     """On "meta" nothing has a value: shapes that depend on one fail, and so does a copy to the host."""
     game, shape = NETWORKS[name]
     network, dtype, meta = trained_like(game, **shape), DTYPES[precision], torch.device("meta")
-    forward = ModuleForward(network, meta, dtype, compiled=False)
+    forward = ModuleForward(network, meta, dtype)
     places = policy_places(network.config, network.spec)
     program = BatchProgram(forward, places, network.spec, 8, meta, dtype)
     with StaysOn(meta):

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from alphazero.network.inference import kernels
 from alphazero.network.inference.forward import ModuleForward, fold_tensors
-from alphazero.network.inference.kernels import COMPILE, CUDNN, OPERATORS, CudnnForward, kernels_for, why_not
+from alphazero.network.inference.kernels import CUDNN, OPERATORS, CudnnForward, kernels_for, why_not
 from alphazero.network.model.planes import expand_planes
 from alphazero.settings.sections import NetworkConfig
 from tests.support.network.evaluator_nets import calibrate, positions, trained_like
@@ -116,7 +116,7 @@ def test_the_fused_pass_computes_what_the_operators_compute(cudnn, game, se_rati
     calibrate(network, positions(game, 64)[0])
     planes = planes_of(network).to(dtype)
     with torch.inference_mode():
-        expected = ModuleForward(network, CPU, dtype, compiled=False)(planes)
+        expected = ModuleForward(network, CPU, dtype)(planes)
         found = CudnnForward(network, CPU, dtype)(planes)
     assert cudnn.calls == calls
     for one, other in zip(found, expected, strict=True):
@@ -203,7 +203,7 @@ def test_too_little_memory_is_no_answer_to_the_question():
 
 def test_a_choice_that_was_made_for_the_process_holds_for_all_evaluators(cudnn):
     network = trained_like("chess", filters=16, se_ratio=0, value_channels=8)
-    for chosen in (OPERATORS, COMPILE):
+    for chosen in (OPERATORS, CUDNN):
         kernels.use_kernels(chosen)
         assert kernels_for(network, CPU, torch.float32, 8) == chosen
     assert cudnn.calls == []

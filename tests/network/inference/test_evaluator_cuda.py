@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from alphazero.network.inference.evaluator import NetworkEvaluator
-from alphazero.network.inference.kernels import CUDNN, KERNELS, OPERATORS, why_not
+from alphazero.network.inference.kernels import CUDNN, KERNELS, OPERATORS, use_kernels, why_not
 from alphazero.network.inference.program import CudaRunner
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.sections import NetworkConfig
@@ -35,7 +35,11 @@ def attention_network(seed: int = 4, embedding: str = "dense") -> AlphaZeroNet:
 
 
 def make(network: AlphaZeroNet, precision: str = "bf16", kernels: str = "") -> NetworkEvaluator:
-    return NetworkEvaluator(network, CUDA, precision, 64, kernels=kernels)
+    use_kernels(kernels)
+    try:
+        return NetworkEvaluator(network, CUDA, precision, 64)
+    finally:
+        use_kernels("")
 
 
 @pytest.mark.parametrize("se_ratio", [0, 8])

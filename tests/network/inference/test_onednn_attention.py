@@ -66,8 +66,8 @@ def test_the_fused_pass_is_as_near_to_the_exact_result_as_the_modules(name, prec
     if reason := why_not_onednn(dtype):
         pytest.skip(reason)
     planes = planes_like(network)
-    exact = ModuleForward(network, CPU, torch.float64, compiled=False)(planes.double())
-    plain = ModuleForward(network, CPU, dtype, compiled=False)(planes.to(dtype))
+    exact = ModuleForward(network, CPU, torch.float64)(planes.double())
+    plain = ModuleForward(network, CPU, dtype)(planes.to(dtype))
     fused = OneDnnAttention(network, dtype, BATCH)(planes.to(dtype))
     for one, other, true in zip(fused, plain, exact, strict=True):
         assert one.shape == other.shape and one.is_contiguous()

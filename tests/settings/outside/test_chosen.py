@@ -26,7 +26,7 @@ NIM = f"{REPOSITORY / 'examples' / 'nim.py'}:Nim(piles=4)"
 
 
 def settings(*words: str) -> Config:
-    return read_settings(build_parser("train").parse_args([*words, "--deepspeed-config", ""]), "chess_cpu")[0]
+    return read_settings(build_parser("train").parse_args([*words, "--deepspeed-config", ""]), "chess_cpu")
 
 
 def of(measured: Measured) -> dict[str, int]:

@@ -61,7 +61,7 @@ def checkpoint_tensors() -> Tensors:
 def records(exchange: Exchange) -> object:
     """Every rank's record, that of rank 0, that of rank 2."""
     own = {**PLAIN, "rank": exchange.rank}
-    return [exchange.gather(own), exchange.from_main(own), exchange.from_rank(2, own)]
+    return [exchange.gather(own), exchange.from_rank(0, own), exchange.from_rank(2, own)]
 
 
 def contents(exchange: Exchange) -> object:

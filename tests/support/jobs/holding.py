@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import json
 import os
@@ -17,7 +18,6 @@ from alphazero.machine.machine import find_free_port
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import load_config
-from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.engine import Engine, end_process_group, start_process_group
 from alphazero.training.engine.probe import random_batch
 from alphazero.training.ranks.batch import plan_batches
@@ -48,8 +48,8 @@ def hold(rank: int, num_ranks: int, stage: int, optimizer: str) -> int:
     before = sum(kept_tensors().values())
     network = AlphaZeroNet(config.network, spec, torch.Generator().manual_seed(0))
     plan = plan_batches(batch_size, 1, [1.0] * num_ranks, "cpu")
-    recipe = Recipe(config.training, config.optimizer, config.loss, DeepSpeedSettings(zero_options=BUCKETS))
-    engine = Engine(network, recipe, plan, runtime)
+    config = dataclasses.replace(config, deepspeed=DeepSpeedSettings(zero_options=BUCKETS))
+    engine = Engine(network, config, plan, runtime)
     batch = random_batch(spec, 1)
     held = 0
     for step in range(2):

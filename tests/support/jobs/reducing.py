@@ -4,17 +4,11 @@ import json
 
 import torch
 
-from alphazero.training.engine.gradients import FlatGradients, Reduction
+from alphazero.training.engine.gradients import FlatGradients
 from tests.support.jobs.gloo_ranks import on_ranks
 
 WORLD_SIZE = 2
-REDUCTIONS = {
-    "plain": Reduction(),
-    "prescaled": Reduction(prescale=True),
-    "divided": Reduction(predivide=8.0),
-    "bf16": Reduction(dtype=torch.bfloat16),
-    "bf16 prescaled": Reduction(dtype=torch.bfloat16, prescale=True),
-}
+TYPES = {"plain": torch.float32, "bf16": torch.bfloat16}
 
 
 def gradient_of(rank: int) -> torch.Tensor:
@@ -23,12 +17,12 @@ def gradient_of(rank: int) -> torch.Tensor:
 
 
 def means(rank: int) -> dict[str, list[float]]:
-    """The mean over ranks by each reduction, as this rank has it. Collective."""
+    """The mean over ranks by each type that travels, as this rank has it. Collective."""
     found = {}
-    for name, reduction in REDUCTIONS.items():
+    for name, sent_as in TYPES.items():
         parameter = torch.nn.Parameter(torch.zeros(257))
         parameter.grad = gradient_of(rank)
-        flat = FlatGradients([parameter], 0, reduction)
+        flat = FlatGradients([parameter], 0, sent_as)
         flat.add_gradients()
         flat.close(1.0, torch.zeros(()))
         flat.average()

@@ -19,9 +19,7 @@ def raised(rank: int) -> list[str]:
     """Kind and words of the error."""
     runtime = dataclasses.replace(read_runtime({}, "cpu"), world_size=2, rank=rank)
     try:
-        require_memory(
-            load_config("chess_cpu", {}), False, runtime, Exchange(), lambda own: 0 if own.rank else GIB
-        )
+        require_memory(load_config("chess_cpu", {}), runtime, Exchange(), lambda own: 0 if own.rank else GIB)
     except AlphaZeroError as error:
         return [error.kind, str(error)]
     return []

@@ -14,7 +14,6 @@ from alphazero.launch.node.store import lone_process_environment
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import load_config
-from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.engine import Engine, end_process_group, start_process_group
 from alphazero.training.engine.probe import random_batch
 from alphazero.training.ranks.batch import plan_batches
@@ -47,8 +46,10 @@ class LoneEngine:
             config.training, loss_scale=loss_scale, loss_scale_window=loss_scale_window
         )
         optimizer = dataclasses.replace(config.optimizer, clip_gradients=clip_gradients)
-        sections = (training, optimizer, config.loss)
-        return Engine(network, Recipe(*sections, settings or DeepSpeedSettings()), plan, self.runtime)
+        config = dataclasses.replace(
+            config, training=training, optimizer=optimizer, deepspeed=settings or DeepSpeedSettings()
+        )
+        return Engine(network, config, plan, self.runtime)
 
     def step(self, engine: Engine, number: int = 0, num_micro_batches: int = 1) -> None:
         """One step as the trainer makes it."""

@@ -1,5 +1,6 @@
 """The configuration that DeepSpeed is given, and real jobs with every option that is let through."""
 
+import dataclasses
 import importlib.util
 import json
 import subprocess
@@ -11,7 +12,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.network.weights import checkpoint
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, read_deepspeed_settings
 from alphazero.settings.load import load_config
-from alphazero.training.engine.deepspeed_config import NEVER, Recipe, engine_config, reduction
+from alphazero.training.engine.deepspeed_config import NEVER, engine_config
 from alphazero.training.engine.engine import check_options
 from alphazero.training.ranks.batch import BatchPlan
 from tests.support.jobs.jobs import command, environment, run_job
@@ -29,7 +30,7 @@ def write(tmp_path):
 
 
 def recipe_of(config, settings):
-    return Recipe(config.training, config.optimizer, config.loss, settings)
+    return dataclasses.replace(config, deepspeed=settings)
 
 
 def test_the_engine_gets_batch_arithmetic_that_adds_up():
@@ -79,13 +80,6 @@ def test_deepspeed_prints_only_where_a_user_asks_for_its_figures(write):
     assert asked["wall_clock_breakdown"] is True
 
 
-def test_how_gradients_are_averaged_at_stage_0_is_what_the_keys_say(write):
-    table = {"communication_data_type": "bf16", "gradient_predivide_factor": 2}
-    found = reduction(read_deepspeed_settings(write(table)))
-    assert (found.dtype, found.prescale, found.predivide) == (torch.bfloat16, False, 2.0)
-    assert reduction(read_deepspeed_settings(write({"prescale_gradients": True}))).prescale
-
-
 @pytest.mark.parametrize(("stage", "overlap"), [(0, False), (1, False), (2, True), (3, True)])
 def test_communication_overlaps_only_where_deepspeed_allows_it(stage, overlap):
     config = load_config("", {"zero_stage": str(stage)})
@@ -110,12 +104,6 @@ def test_what_deepspeed_refuses_is_one_line_that_names_it(write, options, named)
     with pytest.raises(ConfigError, match=rf"ds\.json.*{named}") as caught:
         check_options(recipe, 1)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("divisor", [0, -1.5, "x", 10**400])
-def test_gradients_are_divided_by_a_number_above_0(write, divisor):
-    with pytest.raises(ConfigError, match=r"ds\.json: gradient_predivide_factor = "):
-        reduction(read_deepspeed_settings(write({"gradient_predivide_factor": divisor})))
 
 
 # Unlike DeepSpeed's defaults, and small enough to matter in a small network.

@@ -8,7 +8,7 @@ import torch
 from torch import multiprocessing, nn
 
 from alphazero.launch.node.store import lone_process_environment
-from alphazero.training.engine.gradients import FlatGradients, Reduction, StepVerdict, VerdictReader
+from alphazero.training.engine.gradients import FlatGradients, StepVerdict, VerdictReader
 
 NUM_STATISTICS = 6
 
@@ -89,17 +89,10 @@ def test_what_is_not_finite_is_found_wherever_it_is(lone_rank, bad, where):
 
 
 @pytest.mark.parametrize(
-    ("reduction", "sent"),
-    [
-        (Reduction(), [torch.float32]),
-        (Reduction(torch.bfloat16), [torch.bfloat16, torch.float32]),
-        (Reduction(torch.float16, prescale=True), [torch.float16, torch.float32]),
-        (Reduction(predivide=2.0), [torch.float32]),
-    ],
+    ("sent_as", "sent"),
+    [(torch.float32, [torch.float32]), (torch.bfloat16, [torch.bfloat16, torch.float32])],
 )
-def test_gradients_statistics_and_verdicts_travel_in_one_message_or_the_gradients_in_their_own(
-    reduction, sent
-):
+def test_gradients_statistics_and_verdicts_travel_in_one_message_or_the_gradients_in_their_own(sent_as, sent):
     """Four ranks that hold the same: every sum is four times what is sent."""
     module = network()
     messages = []
@@ -110,12 +103,12 @@ def test_gradients_statistics_and_verdicts_travel_in_one_message_or_the_gradient
 
     fakes = {"get_world_size": lambda: 4, "get_rank": lambda: 2, "all_reduce": all_reduce}
     with mock.patch.multiple("torch.distributed", **fakes):
-        flat = FlatGradients(module.parameters(), NUM_STATISTICS, reduction)
+        flat = FlatGradients(module.parameters(), NUM_STATISTICS, sent_as)
         flat.statistics.fill_(1 / 3)
         gradients = drawn(module, 1)
         assert step(flat, module, [gradients]) == StepVerdict(False)
     assert messages == sent
-    tolerance = {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 1e-2}[reduction.dtype]
+    tolerance = {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 1e-2}[sent_as]
     for parameter, value in zip(module.parameters(), gradients, strict=True):
         torch.testing.assert_close(parameter.grad, value, rtol=tolerance, atol=tolerance)
     torch.testing.assert_close(flat.statistics, torch.full((NUM_STATISTICS,), 4 / 3))
@@ -135,7 +128,7 @@ def rank_of_two(rank, port, answers):
     torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
     for dtype in (torch.float32, torch.bfloat16):
         module = network()
-        flat = FlatGradients(module.parameters(), NUM_STATISTICS, Reduction(dtype))
+        flat = FlatGradients(module.parameters(), NUM_STATISTICS, dtype)
         flat.statistics.fill_(rank + 1.0)
         good = step(flat, module, [drawn(module, rank)], max_norm=1.0)
         norm = nn.utils.get_total_norm([parameter.grad for parameter in module.parameters()])

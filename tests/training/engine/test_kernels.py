@@ -1,20 +1,21 @@
 """Kernels of evaluations on GPUs are one choice for all ranks, kept by the run; a change is said."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 
 from alphazero.network.inference import kernels
-from alphazero.network.inference.kernels import COMPILE, CUDNN, OPERATORS
+from alphazero.network.inference.kernels import CUDNN, OPERATORS
 from alphazero.network.weights.checkpoint import TrainingState
-from alphazero.settings.sections import NetworkConfig
+from alphazero.settings.load import load_config
 from alphazero.training.engine import planner
 from alphazero.training.engine.planner import choose_kernels
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
+SELF_PLAY = load_config("", {"mode": "selfplay"})
 SAVED = TrainingState(8, 16, 0, 32, 8, "", 1, {})
 
 
@@ -26,6 +27,9 @@ class TwoRanks:
 
     def numbers(self, own: int) -> list[int]:
         return [own, 1]
+
+    def on_each(self, action: Callable[[], Any]) -> Any:
+        return action()
 
     def gather(self, own: str) -> list[str]:
         return [own, "no such thing" if self.asked[-1] in self.lacks else ""]
@@ -44,7 +48,7 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
         monkeypatch.setattr(planner, "why_not", why_not)
         state = None if saved is None else dataclasses.replace(SAVED, kernels=saved)
-        lines = choose_kernels(NetworkConfig(), "bf16", 256, CUDA, state, ranks)  # type: ignore[arg-type]
+        lines = choose_kernels(SELF_PLAY, CUDA, state, ranks)  # type: ignore[arg-type]
         return kernels.kernels_in_use(), lines
 
     yield run
@@ -55,9 +59,8 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     ("here", "there", "chosen"),
     [
         ((), (), CUDNN),
-        ((), (CUDNN,), COMPILE),
-        ((CUDNN,), (), COMPILE),
-        ((COMPILE,), (CUDNN,), OPERATORS),
+        ((), (CUDNN,), OPERATORS),
+        ((CUDNN,), (), OPERATORS),
     ],
 )
 def test_the_fastest_kernels_that_every_rank_has_are_chosen_for_all(choose, here, there, chosen):
@@ -69,26 +72,27 @@ def test_the_fastest_kernels_that_every_rank_has_are_chosen_for_all(choose, here
 
 
 def test_a_resumed_run_keeps_its_kernels_though_faster_ones_are_there(choose):
-    assert choose((), (), COMPILE) == (COMPILE, ["evaluations by compile kernels"])
-
-
-def test_a_run_from_before_the_choice_keeps_the_operators(choose):
-    assert choose((), (), "") == (OPERATORS, ["evaluations by operators kernels"])
+    assert choose((), (), OPERATORS) == (OPERATORS, ["evaluations by operators kernels"])
 
 
 def test_devices_that_cannot_keep_them_say_that_games_will_differ(choose):
     chosen, lines = choose((), (CUDNN,), CUDNN)
-    assert chosen == COMPILE
-    assert lines[-1] == ("changed arithmetic: evaluations by compile kernels, were cudnn: games will differ")
+    assert chosen == OPERATORS
+    assert lines[-1] == (
+        "changed arithmetic: evaluations by operators kernels, were cudnn: games will differ"
+    )
 
 
 class Alone:
+    def on_each(self, action: Callable[[], Any]) -> Any:
+        return action()
+
     def numbers(self, own: int) -> list[int]:
         return [own]
 
 
 def on_a_cpu(saved: TrainingState) -> list[str]:
-    return choose_kernels(NetworkConfig(), "int8", 256, CPU, saved, Alone())  # type: ignore[arg-type]
+    return choose_kernels(SELF_PLAY, CPU, saved, Alone())  # type: ignore[arg-type]
 
 
 def test_ranks_on_cpus_have_no_such_choice():

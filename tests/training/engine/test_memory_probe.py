@@ -12,10 +12,8 @@ from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import load_config
-from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.probe import (
     LIBRARY_BYTES,
-    candidates,
     fits,
     largest_that_fits,
     random_batch,
@@ -30,14 +28,7 @@ MIB = 2**20
 
 def build(**flags):
     config = load_config("", {"blocks": 3, "filters": 32, "micro_batch_size": "auto", **flags})
-    recipe = Recipe(config.training, config.optimizer, config.loss)
-    return recipe, AlphaZeroNet(config.network, SPEC, torch.Generator().manual_seed(0))
-
-
-def test_candidates_cut_the_batch_evenly_and_leave_no_rank_without_one():
-    assert candidates(12, 2) == [1, 2, 3, 4, 6]
-    assert candidates(12, 5) == [1, 2]
-    assert candidates(7, 1) == [1, 7]
+    return config, AlphaZeroNet(config.network, SPEC, torch.Generator().manual_seed(0))
 
 
 @given(st.lists(st.integers(1, 10_000), unique=True), st.integers(0, 10_001))

@@ -1,4 +1,4 @@
-"""At ZeRO 0 gradients are averaged as communication_data_type and the keys of scaling say."""
+"""At ZeRO 0 gradients are averaged as communication_data_type says."""
 
 import json
 import subprocess
@@ -18,12 +18,9 @@ def means():
     return {name: torch.tensor(values) for name, values in json.loads(done.stdout).items()}
 
 
-def test_every_way_gives_the_mean_in_the_precision_that_travels(means):
+def test_gradients_become_their_mean_in_the_precision_that_travels(means):
     first, second = map(reducing.gradient_of, range(reducing.WORLD_SIZE))
     exact = (first + second) / 2
     assert torch.equal(means["plain"], exact)
-    assert torch.equal(means["prescaled"], first / 2 + second / 2)
-    assert torch.equal(means["divided"], (first / 8 + second / 8) / (2 / 8))
     rounded = (first.bfloat16() + second.bfloat16()).float() / 2
     assert torch.equal(means["bf16"], rounded) and not torch.equal(rounded, exact)
-    assert torch.equal(means["bf16 prescaled"], ((first / 2).bfloat16() + (second / 2).bfloat16()).float())

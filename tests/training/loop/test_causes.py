@@ -45,7 +45,7 @@ class SlowJob:
             numbers=lambda number: self.takes("messages", [number]),
             gather=lambda own: [own],
             sum=lambda values: values,
-            from_main=lambda value: value,
+            from_rank=lambda rank, value: value,
             raise_any=lambda fault: None,
             require_equal=lambda named, when: self.takes("checkpoint", 0),
         )

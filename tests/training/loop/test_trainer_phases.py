@@ -58,7 +58,7 @@ def services_of(said: list[str], beats: list[Phase], exchange: Any = None) -> An
         world_size=1,
         numbers=lambda number: [number],
         sum=lambda values: values,
-        from_main=lambda value: value,
+        from_rank=lambda rank, value: value,
         raise_any=lambda fault: None,
         require_equal=lambda named, when: 0,
     )

@@ -6,7 +6,7 @@ import pytest
 
 from alphazero.base.errors import ConfigError
 from alphazero.settings.deepspeed_file import read_deepspeed_settings
-from alphazero.settings.load import load_config, places
+from alphazero.settings.load import load_config
 from alphazero.training.ranks.batch import BatchSizes, batch_over, fix_batch, implied_ranks
 
 B, M, A = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
@@ -18,14 +18,13 @@ def given(tmp_path):
         path = tmp_path / "ds.json"
         path.write_text(json.dumps(table))
         settings = read_deepspeed_settings(path)
-        return load_config("chess_cpu", flags, settings), places(settings)
+        return load_config("chess_cpu", flags, settings)
 
     return make
 
 
 def fixed(given, table, num_ranks, saved=None, **flags):
-    config, where = given(table, **flags)
-    sizes, lines = fix_batch(config, num_ranks, saved, where)
+    sizes, lines = fix_batch(given(table, **flags), num_ranks, saved)
     return sizes.batch_size, sizes.micro_batch_size, lines
 
 
@@ -109,12 +108,12 @@ def test_a_micro_batch_by_flag_beats_that_of_the_checkpoint(given):
 
 
 def test_three_numbers_leave_one_number_of_ranks(given):
-    assert implied_ranks(given({B: 64, M: 8, A: 4})[0]) == 2
-    assert implied_ranks(given({B: 65, M: 8, A: 4})[0]) == 0
-    assert implied_ranks(given({B: 64, M: 8})[0]) == 0
-    assert implied_ranks(given({})[0]) == 0
+    assert implied_ranks(given({B: 64, M: 8, A: 4})) == 2
+    assert implied_ranks(given({B: 65, M: 8, A: 4})) == 0
+    assert implied_ranks(given({B: 64, M: 8})) == 0
+    assert implied_ranks(given({})) == 0
 
 
 def test_a_batch_that_follows_grows_with_the_ranks(given):
-    assert batch_over(given({M: 8, A: 4})[0], 3) == 96
-    assert batch_over(given({B: 64})[0], 3) == 64
+    assert batch_over(given({M: 8, A: 4}), 3) == 96
+    assert batch_over(given({B: 64}), 3) == 64

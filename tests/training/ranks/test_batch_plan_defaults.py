@@ -7,7 +7,6 @@ from alphazero.training.ranks.batch import (
     LEAST_MICRO_BATCH,
     idle_notice,
     plan_batches,
-    share_notice,
 )
 
 
@@ -101,7 +100,7 @@ def test_idle_ranks_are_told_with_the_nearest_batch_sizes_that_keep_all_busy(
     ranks, device_type, idle_percent, sizes
 ):
     plan = plan_batches(1024, 0, [1.0] * ranks, device_type)
-    assert idle_notice(plan, device_type) == (
+    assert idle_notice(plan) == (
         f"{idle_percent} % of the ranks' time is idle: {plan}; "
         f"--batch-size {sizes[0]} or {sizes[1]} keeps all busy"
     )
@@ -111,34 +110,17 @@ def test_idle_ranks_are_told_with_the_nearest_batch_sizes_that_keep_all_busy(
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8, 16])
 def test_nothing_is_said_where_all_are_busy(ranks):
-    assert idle_notice(plan_batches(1024, 0, [1.0] * ranks, "cuda"), "cuda") == ""
+    assert idle_notice(plan_batches(1024, 0, [1.0] * ranks, "cuda")) == ""
 
 
 def test_a_named_micro_batch_stays_named_in_the_advice():
     plan = plan_batches(1024, 256, [1.0] * 3, "cpu")
-    assert "--batch-size 768 or 1536 " in idle_notice(plan, "cpu", 256)
+    assert "--batch-size 768 or 1536 " in idle_notice(plan, 256)
 
 
 def test_a_run_that_goes_on_is_told_without_advice_it_could_not_follow():
     plan = plan_batches(1024, 256, [1.0] * 3, "cpu")
-    assert idle_notice(plan, "cpu", batch_is_fixed=True) == f"33 % of the ranks' time is idle: {plan}"
-
-
-def test_a_run_that_goes_on_on_more_ranks_is_told_the_micro_batch_that_keeps_them_busy():
-    plan = plan_batches(4096, 4096, [1.0] * 8, "cuda")
-    assert idle_notice(plan, "cuda", batch_is_fixed=True) == (
-        f"88 % of the ranks' time is idle: {plan}; "
-        "--micro-batch-size 512 keeps all busy, and changes the arithmetic"
-    )
-
-
-def test_gpus_that_get_few_positions_are_told_with_a_batch_that_is_enough():
-    plan = plan_batches(4096, 0, [1.0] * 16, "cuda")
-    said = "256 positions per GPU and step: below 512 a GPU spends much of its time waiting for its launches"
-    assert share_notice(plan, "cuda") == f"{said}; expected --batch-size 8192 or more, or fewer GPUs"
-    assert share_notice(plan, "cuda", batch_is_fixed=True) == said
-    assert share_notice(plan, "cpu") == ""
-    assert share_notice(plan_batches(4096, 0, [1.0] * 8, "cuda"), "cuda") == ""
+    assert idle_notice(plan, batch_is_fixed=True) == f"33 % of the ranks' time is idle: {plan}"
 
 
 def test_unlike_ranks_are_idle_by_their_weights():

@@ -31,7 +31,6 @@ from alphazero.run.metrics import AllWriters
 from alphazero.run.rank import HeartbeatWriter
 from alphazero.settings.load import Config, load_config
 from alphazero.show.console import Console
-from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.engine import Engine
 from alphazero.training.engine.probe import random_batch
 from alphazero.training.loop.job import Job, Position, RankServices, SourceState
@@ -212,8 +211,7 @@ def count_step(config: Config, num_micro_batches: int, runtime: Runtime) -> tupl
             writer=None,
             clock=PartClock.on(runtime.device),
         )
-        recipe = Recipe(config.training, config.optimizer, config.loss)
-        engine = Engine(AlphaZeroNet(config.network, spec), recipe, plan, runtime)
+        engine = Engine(AlphaZeroNet(config.network, spec), config, plan, runtime)
         job = Job(config, runtime, run, NUM_STEPS, 0)
         with mock.patch.object(exchange, "numbers", noted):
             Trainer(job, plan, Position(0), engine, source, lambda network, step: {}, services).run()

@@ -6,7 +6,7 @@ from alphazero.data.formats.importer import import_games
 from alphazero.data.sampling.value_curve import STANDARD_CURVE
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import GameStore
-from alphazero.settings.data import DataConfig
+from alphazero.settings.load import load_config
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.sources.given_games import choose_value_curve
 
@@ -21,12 +21,13 @@ def evaluated_window(tmp_path: Path) -> Window:
 def test_a_run_says_which_curve_it_takes(tmp_path: Path, lone_runtime):
     """Only where evaluations count: asked for, and of given games."""
     window = evaluated_window(tmp_path)
-    asked = DataConfig(data_value_q_ratio=0.25)
-    curve, lines = choose_value_curve(asked, "supervised", window, Exchange())
+    asked = load_config("", {"value_q_ratio": "0.25"})
+    curve, lines = choose_value_curve(asked, window, Exchange())
     assert curve == STANDARD_CURVE
     (line,) = lines
     assert line.startswith("evaluations       0.25 of the value target in 50.0 % of the positions")
     none = (None, [])
-    assert choose_value_curve(DataConfig(), "supervised", window, Exchange()) == none
-    assert choose_value_curve(asked, "supervised", None, Exchange()) == none
-    assert choose_value_curve(asked, "mixed", window, Exchange()) == none
+    mixed = load_config("", {"value_q_ratio": "0.25", "mode": "mixed"})
+    assert choose_value_curve(load_config("", {}), window, Exchange()) == none
+    assert choose_value_curve(asked, None, Exchange()) == none
+    assert choose_value_curve(mixed, window, Exchange()) == none

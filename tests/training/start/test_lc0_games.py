@@ -30,7 +30,7 @@ def losses(zygote, directory: Path, store: Path, *flags: str) -> list[dict[str, 
 @pytest.mark.slow
 def test_the_loss_falls_and_values_are_mixed_in(zygote, store: Path, tmp_path: Path):
     results = losses(zygote, tmp_path / "results", store)
-    values = losses(zygote, tmp_path / "values", store, "--data-value-q-ratio", "0.5")
+    values = losses(zygote, tmp_path / "values", store, "--value-q-ratio", "0.5")
     for steps in (results, values):
         assert len(steps) == 20
         assert steps[-1]["loss"] < steps[0]["loss"] - 0.05

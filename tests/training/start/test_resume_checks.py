@@ -21,7 +21,7 @@ def resumed(section: str, **values: object) -> tuple[Checkpoint, Config]:
     """A run with these values, and the settings that it continues with."""
     saved = load(RUN / "checkpoints/step-00000008")
     table: dict[str, Any] = {**saved.state.config, section: {**saved.state.config[section], **values}}
-    config = kept_settings(table, saved.state.micro_batch_size, Config()).config
+    config = kept_settings(table, saved.state.micro_batch_size, Config())
     weights = dict(on_meta_device(config.network).state_dict())
     state = dataclasses.replace(saved.state, config=table)
     return dataclasses.replace(saved, state=state, weights=weights), config
