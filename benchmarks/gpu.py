@@ -15,7 +15,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from alphazero.base.errors import ConfigError
@@ -28,8 +28,6 @@ from benchmarks.measuring.page import configure, document_of, markdown_table, pe
 BUDGET_S = 510.0
 # A row may take so many times what it should before it is ended, and at least so many seconds.
 PATIENCE, LEAST_LIMIT_S = 4.0, 60.0
-# What torch.compile(mode="reduce-overhead") sets: CUDA graphs by torch itself.
-TORCH_GRAPHS = (("TORCHINDUCTOR_CUDAGRAPHS", "1"),)
 # What the trainer imports beyond what inference needs.
 TRAINER_NEEDS = ("deepspeed", "hjson", "chess", "zstandard", "isal")
 BATCHES, USUAL_BATCH = (256, 512, 1024, 2048, 4096), 1024
@@ -42,7 +40,7 @@ BENCH_OF = {"product": "ceilings", "convolutions": "ceilings", "passes": "networ
 
 @dataclass(frozen=True)
 class Row:
-    """A benchmark with its flags and what it finds in its environment beside what is there.
+    """A benchmark with its flags.
 
     expected_s: on an H100. needs: modules beyond torch, numpy and pyarrow.
     """
@@ -52,7 +50,6 @@ class Row:
     flags: tuple[str, ...]
     expected_s: float
     needs: tuple[str, ...] = ()
-    environment: tuple[tuple[str, str], ...] = ()
 
 
 def rows(device: str, *, tiny: bool) -> list[Row]:
@@ -80,11 +77,6 @@ def rows(device: str, *, tiny: bool) -> list[Row]:
             flags += ("--log-interval", "10")
         return row(name, 70 if "--compile" in more else 35, *flags, needs=TRAINER_NEEDS)
 
-    def torch_graphs(batch: int) -> Row:
-        compiled = training(batch, "--compile", "--no-cuda-graphs")
-        name = f"training bf16 zero0 {batch} reduce-overhead"
-        return replace(compiled, name=name, environment=TORCH_GRAPHS)
-
     ordered = [row(f"product {precision}", 12, *size) for precision in ("bf16", "fp16", "tf32", "fp32")]
     for batch in few:
         chain = ("--what", "convolutions", *tower, "--batch", str(batch))
@@ -97,9 +89,9 @@ def rows(device: str, *, tiny: bool) -> list[Row]:
         unfused = ("--kernels", OPERATORS, "--batch", "512")
         ordered.append(row("selfplay bf16 512 operators", 40, *tower, *play, *unfused))
     ordered += [training(batch) for batch in sorted(batches, reverse=True)]
-    if device == "cuda":  # our recordings, torch's, and none
+    if device == "cuda":  # with our recordings and without
         for batch in (usual, min(batches)):
-            ordered += [training(batch, "--compile"), torch_graphs(batch)]
+            ordered.append(training(batch, "--compile"))
         ordered.append(training(usual, "--no-cuda-graphs"))
     ordered.append(training(usual, "--checkpoint-interval", "4" if tiny else "50"))
     ordered.append(Row("loader", "loader", (*short, "--repeats", "1" if tiny else "3"), 20))
@@ -154,7 +146,7 @@ def figures_of(row: Row, limit_s: float) -> dict[str, Any]:
     """Run the benchmark of a row; it ends after `limit_s`, and what it launched ends with it."""
     argv = [sys.executable, START, "bench", row.bench, "--json", *row.flags]
     path = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH", ""))))
-    environment = {**os.environ, "PYTHONPATH": path, **dict(row.environment)}
+    environment = {**os.environ, "PYTHONPATH": path}
     begin = time.monotonic()
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=limit_s, env=environment)

@@ -123,14 +123,12 @@ class Game:
     scalar_scale: by which the network multiplies each scalar plane; empty: 1 for all.
     policy_planes: see GameSpec. policy_moves: those from a square to a square, in index order, from which its
     policy_map and attention_map follow; without them policy index a is the flat index a of the planes.
-    usual_moves: legal moves of a usual position, for measurements.
     has_embedded_games: games to learn from ship with the program.
     has_solved_positions: so do positions with exact values (measure/truth/connect4.py).
     measured_by: the command that says how good a network is; {games} are some to predict.
     """
 
     name: str
-    usual_moves: int
     scalar_scale: tuple[float, ...] = ()
     policy_planes: int = 1
     policy_moves: Callable[[], Sequence[str]] | None = None
@@ -149,7 +147,6 @@ class Game:
 _GAMES = (
     Game(
         name=CHESS,
-        usual_moves=32,
         # The halfmove clock enters as count / 99, as lczero-training has it (DESIGN 6: the V6 record); every
         # other scalar plane is 0 or 1.
         scalar_scale=(1.0, 1.0, 1.0, 1.0, 1.0, 1.0 / 99.0, 1.0, 1.0),
@@ -161,17 +158,15 @@ _GAMES = (
     # A column is its bottom square.
     Game(
         name="connect4",
-        usual_moves=7,
         has_solved_positions=True,
         measured_by="eval {network} --solved --simulations 600",
     ),
-    Game(name="tictactoe", usual_moves=5),
+    Game(name="tictactoe"),
     # The pass, policy index 64, is the first square of a second plane.
-    Game(name="othello", usual_moves=9, policy_planes=2),
+    Game(name="othello", policy_planes=2),
 )
 START = "startpos"  # as UCI calls the start of the game
 _BY_NAME = {game.name: game for game in _GAMES}
-USUAL_MOVES = 32  # of games that have no record
 
 
 def game_names() -> tuple[str, ...]:
@@ -184,7 +179,7 @@ def get_game(name: str) -> Game:
     if name in _BY_NAME:
         return _BY_NAME[name]
     if names.is_outside(name):
-        return Game(name=name, usual_moves=USUAL_MOVES)
+        return Game(name=name)
     raise ConfigError(f"game {quoted(name)}: expected one of {', '.join(_BY_NAME)}, {names.FORMS}")
 
 

@@ -1,13 +1,12 @@
 """Which program this is and what it runs on, for fault reports: versions, devices, processor, git.
 
-Nothing is measured and nothing that is slow is imported: torch's CUDA version is read from its files.
+Nothing is measured and nothing that is slow is imported.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
 import platform
 import re
 import subprocess
@@ -132,7 +131,7 @@ def package_versions() -> dict[str, str]:
 
 
 def cuda_versions() -> dict[str, str]:
-    """What torch was built for, the driver, and packages of NVIDIA (NCCL, ...); "none" where absent."""
+    """The driver and the packages of NVIDIA (the runtime that torch uses, NCCL); "none" where absent."""
     try:
         with open_nvml() as nvml:
             driver = nvml.driver().version or UNKNOWN
@@ -144,21 +143,11 @@ def cuda_versions() -> dict[str, str]:
         if str(package.metadata["Name"]).startswith("nvidia-")
     }
     named.pop("nvidia-ml-py", None)
-    nccl = next((version for name, version in named.items() if name.startswith("nvidia-nccl")), "none")
-    return {"torch_built_for": _torch_cuda(), "driver": driver, "nccl": nccl, **dict(sorted(named.items()))}
-
-
-def _torch_cuda() -> str:
-    """`cuda` of torch/version.py, read without importing torch."""
-    spec = importlib.util.find_spec("torch")
-    if spec is None or not spec.origin:
-        return "none"
-    try:
-        text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
-    except OSError:
-        return UNKNOWN
-    match = re.search(r"^cuda\b[^=\n]*= *['\"]([^'\"]+)", text, re.MULTILINE)
-    return match[1] if match else "none"
+    runtime, nccl = (
+        next((version for name, version in named.items() if name.startswith(f"nvidia-{kind}")), "none")
+        for kind in ("cuda-runtime", "nccl")
+    )
+    return {"runtime": runtime, "driver": driver, "nccl": nccl, **dict(sorted(named.items()))}
 
 
 def processor_name(path: Path = CPU_INFORMATION) -> str:

@@ -272,12 +272,12 @@ def _tilted(shares: Sequence[float], slopes: Sequence[float]) -> list[float]:
     def mean_slope(theta: float) -> float:
         return sum(share * slope / (1 + theta * slope) for share, slope in zip(shares, slopes, strict=True))
 
-    theta = _zero(mean_slope, -1 / max(slopes), -1 / min(slopes))
+    theta = zero_of(mean_slope, -1 / max(slopes), -1 / min(slopes))
     return [share / (1 + theta * slope) for share, slope in zip(shares, slopes, strict=True)]
 
 
-def _zero(falling: Callable[[float], float], low: float, high: float) -> float:
-    """Where a falling function is 0, between two places where it is infinite."""
+def zero_of(falling: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function that falls between two places is 0, or the end where it is not; by halving."""
     while True:
         middle = (low + high) / 2
         if middle in (low, high):  # neighbours in floating point

@@ -23,6 +23,7 @@ from alphazero.base.text import quoted, reason, shortened
 from alphazero.data.formats.pgn import text_lines
 from alphazero.games.core_types import Line
 from alphazero.games.registry import make_line
+from alphazero.measure.elo import zero_of
 from alphazero.measure.rating import ELO_PER_UNIT, Rating
 
 WHAT = "puzzles as CSV"
@@ -173,23 +174,15 @@ def explaining_rating(puzzles: Sequence[Puzzle], solved: Sequence[bool]) -> Rati
         distance_P = (rating - ratings_P) / ELO_PER_UNIT
         return -float(np.logaddexp(0, np.where(solved_P, -distance_P, distance_P)).sum())
 
-    def surplus(rating: float) -> float:
-        """Puzzles that such a player solves beyond those solved: it grows with the rating."""
-        return float((1 / (1 + np.exp((ratings_P - rating) / ELO_PER_UNIT))).sum() - solved_P.sum())
+    def missing(rating: float) -> float:
+        """Puzzles that such a player solves less than those solved: it falls with the rating."""
+        return float(solved_P.sum() - (1 / (1 + np.exp((ratings_P - rating) / ELO_PER_UNIT))).sum())
 
     lowest, highest = float(ratings_P.min()) - FARTHEST, float(ratings_P.max()) + FARTHEST
-    best = _zero(surplus, lowest, highest)
+    best = zero_of(missing, lowest, highest)
     least = likelihood(best) - LIKELIHOOD_DROP
-    low = _zero(lambda rating: likelihood(rating) - least, lowest, best)
-    high = _zero(lambda rating: least - likelihood(rating), best, highest)
+    low = zero_of(lambda rating: least - likelihood(rating), lowest, best)
+    high = zero_of(lambda rating: likelihood(rating) - least, best, highest)
     if solved_P.all():
         return Rating(math.inf, low, math.inf)
     return Rating(best, low, high) if solved_P.any() else Rating(-math.inf, -math.inf, high)
-
-
-def _zero(function: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function that grows changes its sign, by halving."""
-    while high - low > 1e-6:
-        middle = (low + high) / 2
-        low, high = (low, middle) if function(middle) > 0 else (middle, high)
-    return (low + high) / 2

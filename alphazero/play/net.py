@@ -18,13 +18,13 @@ from alphazero.games.board import Board
 from alphazero.games.core_types import Line
 from alphazero.games.lines import require_move
 from alphazero.games.registry import get_spec, history_fill, read_game
-from alphazero.network.inference.purpose import evaluator_for_forest, evaluator_for_tree
+from alphazero.network.inference.purpose import evaluator_for_tree
 from alphazero.network.model.planes import expand_planes
 from alphazero.network.model.precision import choose_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.open_network import open_network
 from alphazero.network.weights.weights import Metadata, save_weights
-from alphazero.search.batched import Evaluator, PoolEvaluator
+from alphazero.search.batched import Evaluator
 from alphazero.search.snapshot import Snapshot
 from alphazero.search.tree_search import SearchLimits, TreeSearch, TreeSettings
 from alphazero.settings.load import load_config
@@ -172,10 +172,6 @@ class Net:
         if self._evaluator is None:
             self._evaluator = evaluator_for_tree(self._network, self.device, "fp32")
         return TreeSearch(self.game, self._evaluator, settings)
-
-    def forest_evaluator(self, batch_size: int) -> PoolEvaluator:
-        """An evaluator for the trees of many positions side by side (search/game_trees.py)."""
-        return evaluator_for_forest(self._network, self.device, "fp32", batch_size)
 
     def _board(self, position: Position, moves: Iterable[Move] = ()) -> Board:
         """A new board of a position and moves from there. Raises GameInputError for one of another game."""

@@ -192,24 +192,20 @@ def figures_of(batch: pa.RecordBatch, game: str) -> dict[str, float]:
     """
     results = batch.column("result").to_numpy(zero_copy_only=False)
     ends = np.array(batch.column("end").to_pylist())
+    shares = games.entries(batch, "policy_prob") / FIXED_POINT
+    positions = games.num_trained_positions(batch)
     figures = {
         "games": float(batch.num_rows),
         "plies": len(games.entries(batch, "moves")) / batch.num_rows,
-        "positions": float(games.num_trained_positions(batch)),
+        "positions": float(positions),
         "first_player_wins": float((results > 0).mean()),
         "draws": float((results == 0).mean()),
         "too_long": float((ends == "TOO_LONG").mean()),
         "resigned": float((ends == "RESIGNATION").mean()),
         "adjudicated": float((ends == "ADJUDICATED").mean()),
-        "policy_entropy": policy_entropy(batch),
+        "policy_entropy": float(-(shares * np.log(shares)).sum() / max(1, positions)),
     }
     return figures | checked_resignations(batch, game)
-
-
-def policy_entropy(batch: pa.RecordBatch) -> float:
-    """Mean entropy in nats of the policies that are trained on; 0 where there are none."""
-    shares = games.entries(batch, "policy_prob") / FIXED_POINT
-    return float(-(shares * np.log(shares)).sum() / max(1, games.num_trained_positions(batch)))
 
 
 def checked_resignations(batch: pa.RecordBatch, game: str) -> dict[str, float]:

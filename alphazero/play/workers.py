@@ -23,7 +23,7 @@ from typing import Any
 from alphazero.base.errors import ERRORS_BY_KIND, AlphaZeroError, LaunchError, LostConnectionError
 from alphazero.base.text import counted, exit_text
 from alphazero.machine.die_with_parent import guarded
-from alphazero.machine.environment import CHECKOUT, START
+from alphazero.machine.environment import START
 from alphazero.machine.machine import (
     WORKER_VARIABLE,
     Machine,
@@ -146,8 +146,7 @@ class Workers:
 
     def _start(self, place: Place) -> tuple[subprocess.Popen[bytes], Connection]:
         ours, theirs = Pipe()
-        path = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH"))))
-        variables = {**place.variables, "PYTHONPATH": path, WORKER_VARIABLE: str(theirs.fileno())}
+        variables = {**place.variables, WORKER_VARIABLE: str(theirs.fileno())}
         process = subprocess.Popen(
             guarded((sys.executable, START, self._command)),
             env={**os.environ, **variables},

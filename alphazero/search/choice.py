@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from alphazero.search.snapshot import MoveReport, Snapshot
 
 
-@dataclass(frozen=True)
-class Temperature:
-    """How the temperature changes during a game, as in lc0 (src/search/classic/search.cc).
+def temperature_at(number: int, start: float, decay_moves: int = 0, cutoff_move: int = 0) -> float:
+    """At the game's move `number`, 1 for the first, as in lc0 (src/search/classic/search.cc).
 
     start: Temperature, 0 plays the best move. decay_moves: TempDecayMoves, over which it falls to 0, 0: it
     stays. cutoff_move: TempCutoffMove, from which on the best move is played, 0: none.
     """
-
-    start: float = 0.0
-    decay_moves: int = 0
-    cutoff_move: int = 0
-
-    def at(self, move_number: int) -> float:
-        """At the game's move number, 1 for the first."""
-        if self.cutoff_move and move_number >= self.cutoff_move:
-            return 0.0
-        if not self.decay_moves:
-            return self.start
-        return self.start * max(0, self.decay_moves - (move_number - 1)) / self.decay_moves
+    if cutoff_move and number >= cutoff_move:
+        return 0.0
+    return start * max(0, decay_moves - (number - 1)) / decay_moves if decay_moves else start
 
 
 def chosen_move(

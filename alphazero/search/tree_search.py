@@ -28,10 +28,8 @@ from alphazero.games.board import Board
 from alphazero.games.core_types import BatchEvaluation, GameSearch, Leaves, Line
 from alphazero.games.registry import get_game, make_line
 from alphazero.search.batched import Evaluator, Pending
-from alphazero.search.snapshot import MoveReport, Snapshot, snapshot_of
+from alphazero.search.snapshot import Snapshot, snapshot_of
 from alphazero.search.tables import Results, SearchTables, decided
-
-__all__ = ["MoveReport", "SearchLimits", "Snapshot", "TreeSearch", "TreeSettings"]
 
 Batch: TypeAlias = tuple[int, Callable[[], BatchEvaluation], Results]
 

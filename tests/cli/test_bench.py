@@ -9,7 +9,6 @@ from alphazero.cli.main import main
 from tests.support.paths import FIXTURES
 
 SMALL = {
-    "analysis": ["--positions", "2", "--simulations", "4"],
     "ceilings": ["--size", "32", "--seconds", "0.01"],
     "training": [
         *("--device", "cpu", "--blocks", "1", "--filters", "8", "--batch-size", "64"),
@@ -58,7 +57,13 @@ def test_all_leaves_out_what_takes_minutes_or_a_gpu(monkeypatch):
     assert asked == sorted(SMALL)
 
 
-@pytest.mark.parametrize("name", sorted(SMALL))
+# These start jobs or processes, and what they measure has tests of its own.
+SLOW = ("engine", "training")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in sorted(SMALL)]
+)
 def test_a_benchmark_prints_one_json_object_of_figures(name, capsys):
     argv = ["bench", name, "--json", *SMALL[name]]
     assert main(argv) == 0

@@ -11,7 +11,6 @@ from alphazero.cli.training.doctor import (
     Computer,
     cost_lines,
     cpu_peak,
-    duration,
     gpu_peak,
     preset_cost,
     rate,
@@ -91,24 +90,6 @@ def test_a_cpu_has_a_measured_peak_and_a_gpu_the_one_of_its_data_sheet():
     assert gpu_peak("NVIDIA H100 80GB HBM3") == 989e12
     assert gpu_peak("NVIDIA H100 PCIe") == 756e12
     assert gpu_peak("NVIDIA T4") == 0.0
-
-
-@pytest.mark.parametrize(
-    ("hours", "expected"),
-    [
-        (0.01, "36 seconds"),
-        (1 / 60, "1.0 minutes"),
-        (0.5, "30 minutes"),
-        (1.9, "114 minutes"),
-        (3.25, "3.2 hours"),
-        (47.0, "47 hours"),
-        (100.0, "4.2 days"),
-        (24 * 3650.0, "10 years"),
-        (None, "?"),
-    ],
-)
-def test_durations_are_in_the_unit_that_people_would_use(hours, expected):
-    assert duration(hours) == expected
 
 
 def test_rates_keep_three_digits():

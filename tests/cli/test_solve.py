@@ -56,12 +56,12 @@ def test_json_holds_what_is_printed(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["48"], ["'48'", "move 2", "'8'", "column 1-7"]),
+        (["48"], ["move 2", "'8'"]),
         (["40"], ["move 2", "'0'"]),
         (["44a4"], ["move 3", "'a'"]),
         (["4 4"], ["move 2", "' '"]),
-        (["4444444"], ["move 7", "'4'", "not full"]),
-        (["12121212"], ["the game is over after 7 moves"]),
+        (["4444444"], ["move 7", "'4'"]),
+        (["12121212"], ["move 8", "the game is over"]),
         (["1212121"], ["the game is over"]),
         (["44", "--table-mib", "0"], ["--table-mib", "'0'", "from 1 to"]),
         (["44", "--table-mib", "999999999"], ["--table-mib 999999999", "free"]),

@@ -75,7 +75,7 @@ def test_a_writer_that_has_locked_and_not_yet_signed_is_named_all_the_same(tmp_p
 
         signature = threading.Timer(0.3, sign)
         signature.start()
-        with pytest.raises(BusyError, match="pruning, process 7 on here, since noon"), locked(tmp_path):
+        with pytest.raises(BusyError, match=r"pruning.* 7 .*here.*noon"), locked(tmp_path):
             pass
         signature.join()
 
@@ -96,7 +96,7 @@ def test_a_restart_waits_for_an_orphan_and_says_so(tmp_path):
     began = time.monotonic()
     with locked(tmp_path, said.append, wait_s=30.0):
         assert time.monotonic() - began < 25
-    assert len(said) == 1 and "waiting up to 30 s for training, process" in said[0]
+    assert len(said) == 1 and "30 s" in said[0] and str(process.pid) in said[0]
     process.wait()
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from alphazero.cli.main import main
 from alphazero.games.registry import game_names, make_line
+from alphazero.network.inference.purpose import evaluator_for_forest
 from alphazero.play import analysis
 from alphazero.play.analysis import AnalysisServer, QueryReader
 from alphazero.play.net import Net, new_net, search_line
@@ -41,7 +42,7 @@ def new_server(
 ) -> AnalysisServer:
     return AnalysisServer(
         net,
-        net.forest_evaluator(batch_size),
+        evaluator_for_forest(net.module, net.device, "fp32", batch_size),
         SETTINGS,
         QueryReader(net.game, 0, 3),
         fill="fen_only",
@@ -103,7 +104,7 @@ def test_answers_are_those_of_the_same_search_alone(net: Net) -> None:
     ]
     answers = {answer["id"]: answer for answer in ask(net, *queries)}
     assert len(answers) == len(queries)
-    tree = TreeSearch("chess", net.forest_evaluator(32), SETTINGS)
+    tree = TreeSearch("chess", evaluator_for_forest(net.module, net.device, "fp32", 32), SETTINGS)
     for query in queries:
         board = net.board(None, query["moves"])
         tree.forget()
@@ -247,7 +248,7 @@ def test_positions_in_progress_are_bounded_by_number_and_memory(net: Net, memory
 def test_queries_are_read_ahead_no_further_than_memory_allows(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    query = json.dumps({"id": "a", "simulations": 30}).encode() + b"\n"
+    query = json.dumps({"id": "a", "simulations": 4}).encode() + b"\n"
     monkeypatch.setattr(analysis, "MOST_HELD", 10 * len(query))
 
     class Counted(io.BytesIO):
@@ -257,13 +258,13 @@ def test_queries_are_read_ahead_no_further_than_memory_allows(
             self.num_read += 1
             return super().readline(size)
 
-    lines = Counted(query * 200)
+    lines = Counted(query * 80)
     ahead: list[int] = []
     server = new_server(
         net, lambda text: ahead.append(lines.num_read - len(ahead)), in_flight=1, batch_size=4
     )
     server.run(lines)
-    assert len(ahead) == 200 and max(ahead) < 10 + 4 + 4 + analysis.LINES_AHEAD
+    assert len(ahead) == 80 and max(ahead) < 10 + 4 + 4 + analysis.LINES_AHEAD
 
 
 def test_input_that_cannot_be_read_ends_the_server(net: Net) -> None:

@@ -11,6 +11,7 @@ import pytest
 import alphazero as az
 from alphazero.cli.main import main
 from alphazero.games.registry import make_line
+from alphazero.network.inference.purpose import evaluator_for_forest
 from alphazero.play.analysis import AnalysisServer, QueryReader
 from alphazero.play.net import Net
 from alphazero.play.pgn.judgement import assess
@@ -43,7 +44,7 @@ def served(net: Net, simulations: int, fen: str, moves: list[str]) -> dict:
     answers: list[str] = []
     server = AnalysisServer(
         net,
-        net.forest_evaluator(8),
+        evaluator_for_forest(net.module, net.device, "fp32", 8),
         SETTINGS,
         QueryReader("chess", 0, 3),
         fill="fen_only",

@@ -158,7 +158,7 @@ def test_a_search_waits_for_the_one_before_it_unless_that_has_no_end() -> None:
         )  # all
         for _ in range(3):
             engine.until("bestmove")
-        engine.send("go mate 3", "go nodes 30")  # which may have no end
+        engine.send("go mate 3", "position startpos moves e2e4", "go nodes 30")  # it may have no end
         engine.until("bestmove")
         assert field(engine.until("bestmove")[-2], "nodes") == "30"
 
@@ -295,6 +295,30 @@ def test_a_bad_network_is_one_line_and_the_old_one_stays() -> None:
         engine.send("go nodes 20")
         told = engine.until("bestmove")
         assert told[0] == "info string network other one" and field(told[-2], "nodes") == "20"
+
+
+def test_a_network_that_fails_while_another_is_wanted_changes_nothing() -> None:
+    opened, fails = [], threading.Event()
+
+    def open_some(request: NetworkRequest) -> LoadedNetwork:
+        opened.append((request.weights, request.threads))
+        if request.weights == "bad":
+            fails.wait(20)
+            raise WeightsError("bad: no such file")
+        return LoadedNetwork(made_up_network(request).evaluator, request.weights)
+
+    with DrivenEngine(open_some) as engine:
+        engine.send("isready", "setoption name WeightsFile value bad")
+        engine.until("readyok")
+        while opened[-1][0] != "bad":
+            time.sleep(0.01)
+        engine.send("setoption name WeightsFile value other")
+        time.sleep(0.1)
+        fails.set()
+        engine.send("isready", "setoption name Threads value 2", "isready")
+        engine.until("readyok")
+        engine.until("readyok")
+    assert opened == [("first", 0), ("bad", 0), ("other", 0), ("other", 2)]
 
 
 def test_a_first_network_that_cannot_be_read_ends_the_engine() -> None:

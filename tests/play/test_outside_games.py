@@ -6,6 +6,8 @@ import copy
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +30,7 @@ from alphazero.play.selfplay import lanes_of, new_lane, play
 from alphazero.settings.sections import NetworkConfig
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 from tests.support.games.exact import exact_value
+from tests.support.jobs.zygote import Zygote
 from tests.support.paths import SUPPORT
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 
@@ -46,6 +49,16 @@ def weights(tmp_path: Path) -> str:
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     """A command in a process of its own, which knows no file that was not named to it."""
     return subprocess.run((sys.executable, "-m", "alphazero", *words), capture_output=True, text=True)
+
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def forked(zygote: Zygote, tmp_path: Path) -> Command:
+    """As `run`, in a fork that has imported torch: standard output and error come as one."""
+
+    return partial(zygote.run_command, tmp_path)
 
 
 @pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
@@ -179,9 +192,11 @@ def test_stored_moves_that_are_not_legal_are_named() -> None:
     assert (fault.game, fault.ply) == (0, 2) and "move 5 is not legal in 0,5" in fault.reason
 
 
-def test_a_recorded_game_is_opened_only_where_its_file_is_named(weights: str, tmp_path: Path) -> None:
+def test_a_recorded_game_is_opened_only_where_its_file_is_named(
+    forked: Command, weights: str, tmp_path: Path
+) -> None:
     store = str(tmp_path / "games")
-    refused = run("selfplay", "--weights", weights, "--out", store, "--games", "2", *QUICK)
+    refused = forked("selfplay", "--weights", weights, "--out", store, "--games", "2", *QUICK)
     assert refused.returncode == 2 and refused.stderr.count("\n") == 1
     assert "expected --game 'PATH/boxes.py:Boxes(size=2)'" in refused.stderr
     named = ("--game", BOXES)
@@ -189,8 +204,8 @@ def test_a_recorded_game_is_opened_only_where_its_file_is_named(weights: str, tm
         "selfplay", "--weights", weights, "--out", store, "--games", "4", "--gpus", "2", *QUICK, *named
     )
     assert played.returncode == 0 and "4 games of 12.0 plies" in played.stdout
-    assert run("data", "verify", store).returncode == 2
-    assert "every move is legal" in run("data", "verify", store, *named).stdout
+    assert forked("data", "verify", store).returncode == 2
+    assert "every move is legal" in forked("data", "verify", store, *named).stdout
     match = (
         "match",
         "--weights",
@@ -203,12 +218,12 @@ def test_a_recorded_game_is_opened_only_where_its_file_is_named(weights: str, tm
         "4",
         "--json",
     )
-    found = run(*match, *named)
-    figures = json.loads(found.stdout)
+    found = forked(*match, *named)
+    figures = json.loads(found.stdout.splitlines()[-1])
     assert found.returncode == 0 and figures["wins"] + figures["draws"] + figures["losses"] == 4
 
 
-def test_games_that_ended_before_the_rules_fail_are_kept(tmp_path: Path) -> None:
+def test_games_that_ended_before_the_rules_fail_are_kept(forked: Command, tmp_path: Path) -> None:
     rules = Path(BOXES.partition(":")[0]).read_text(encoding="utf-8")
     counter = "Boxes.calls = getattr(Boxes, 'calls', 0) + 1"
     fault = f"        {counter}\n        if Boxes.calls > 3000:\n            raise KeyError('oops')\n"
@@ -219,10 +234,10 @@ def test_games_that_ended_before_the_rules_fail_are_kept(tmp_path: Path) -> None
     save_weights(path, AlphaZeroNet(NetworkConfig(game=game, blocks=1, filters=8), get_spec(game)), {})
     store = tmp_path / "games"
     words = ("selfplay", "--weights", str(path), "--out", str(store), "--games", "3000", *QUICK)
-    found = run(*words, "--game", f"{tmp_path / 'fails.py'}:Boxes(size=2)")
+    found = forked(*words, "--game", f"{tmp_path / 'fails.py'}:Boxes(size=2)")
     assert found.returncode == 2 and "KeyError: 'oops' (the moves so far: " in found.stderr.splitlines()[-1]
     assert GameStore.open(store).num_games > 0
-    again = run(*words, "--game", f"{tmp_path / 'fails.py'}:Boxes(size=2)", "--debug")
+    again = forked(*words, "--game", f"{tmp_path / 'fails.py'}:Boxes(size=2)", "--debug")
     assert "Traceback (most recent call last)" in again.stderr
 
 
@@ -249,7 +264,7 @@ def test_rules_that_fail_at_a_person_s_move_end_the_game(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("game", [BOXES, "openspiel:tic_tac_toe"])
-def test_a_run_trains_stops_and_goes_on(game: str, tmp_path: Path) -> None:
+def test_a_run_trains_stops_and_goes_on(forked: Command, game: str, tmp_path: Path) -> None:
     if game.startswith("openspiel:"):
         pytest.importorskip("pyspiel", reason="OpenSpiel is not installed (pip install open_spiel)")
     words = (
@@ -268,19 +283,19 @@ def test_a_run_trains_stops_and_goes_on(game: str, tmp_path: Path) -> None:
         ),
         *("--steps-per-generation", "2", "--precision", "fp32", *QUICK),
     )
-    begun = run(*words, "--generations", "2")
+    begun = forked(*words, "--generations", "2")
     assert begun.returncode == 0, begun.stderr
     chosen = " plies, window from 5,000 positions (games of "  # the flags give all else
     assert begun.stderr.count(chosen) == 1
     before = GameStore.open(tmp_path / "own" / "games").num_games
-    resumed = run(*words, "--generations", "3")
+    resumed = forked(*words, "--generations", "3")
     assert resumed.returncode == 0 and "chosen for" not in resumed.stderr
     store = GameStore.open(tmp_path / "own" / "games")
     assert store.num_games > before
-    report = run(
+    report = forked(
         "report", str(tmp_path / "own"), *(() if game.startswith("openspiel:") else ("--game", game))
     )
     assert report.returncode == 0, report.stderr
     without = [word for word in words if word not in ("--game", game)]
     if game == BOXES:
-        assert "run only where you name it" in run(*without, "--generations", "4").stderr
+        assert "run only where you name it" in forked(*without, "--generations", "4").stderr

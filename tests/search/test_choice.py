@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from alphazero.search.choice import Temperature, chosen_move
+from alphazero.search.choice import chosen_move, temperature_at
 from alphazero.search.snapshot import MoveReport, Snapshot
 
 
@@ -66,8 +66,7 @@ def test_a_move_that_lacks_more_winning_chance_than_the_cutoff_is_not_drawn() ->
 
 def test_the_plan_of_temperatures_is_that_of_lc0() -> None:
     # Search::EnsureBestMoveKnown counts moves from 0 and takes TempEndgame, here 0, from cutoff_move - 1 on.
-    assert [Temperature(1.0).at(number) for number in (1, 500)] == [1.0, 1.0]
-    decaying = Temperature(2.0, decay_moves=4)
-    assert [decaying.at(number) for number in range(1, 7)] == [2.0, 1.5, 1.0, 0.5, 0.0, 0.0]
-    cut = Temperature(0.7, cutoff_move=3)
-    assert [cut.at(number) for number in range(1, 5)] == [0.7, 0.7, 0.0, 0.0]
+    assert [temperature_at(number, 1.0) for number in (1, 500)] == [1.0, 1.0]
+    decaying = [temperature_at(number, 2.0, decay_moves=4) for number in range(1, 7)]
+    assert decaying == [2.0, 1.5, 1.0, 0.5, 0.0, 0.0]
+    assert [temperature_at(number, 0.7, cutoff_move=3) for number in range(1, 5)] == [0.7, 0.7, 0.0, 0.0]

@@ -9,7 +9,8 @@ import pytest
 
 import alphazero._core as _core
 from alphazero.games.registry import game_names, make_line
-from alphazero.search.tree_search import SearchLimits, Snapshot, TreeSearch, TreeSettings
+from alphazero.search.snapshot import Snapshot
+from alphazero.search.tree_search import SearchLimits, TreeSearch, TreeSettings
 from tests.support.games.mates import forces_mate
 from tests.support.search.driving import line_of
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluation, MadeUpEvaluator

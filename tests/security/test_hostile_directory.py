@@ -57,8 +57,6 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_launcher_script_and_its_ranks_import_nothing_from_there(folder: Path) -> None:
-    done = run(folder, SCRIPT, "--dry-run", "--gpus", "2", *TINY)
-    assert done.returncode == 0, done.stderr
     done = run(folder, SCRIPT, "--gpus", "2", *TINY)
     assert done.returncode == 0, done.stderr
     done = run(
@@ -78,7 +76,6 @@ def test_the_launcher_script_and_its_ranks_import_nothing_from_there(folder: Pat
 
 def test_the_trainer_started_by_its_path_imports_nothing_from_there(folder: Path) -> None:
     trainer = str(REPOSITORY / "train_distributed.py")
-    assert run(folder, sys.executable, trainer, "--help").returncode == 0
     assert run(folder, sys.executable, trainer, "--world-size", "2", *TINY).returncode == 0
 
 
@@ -86,7 +83,6 @@ def test_the_trainer_started_by_its_path_imports_nothing_from_there(folder: Path
     "words",
     [
         ("selfplay", "--out", "games", "--games", "2", "--simulations", "2", "--lanes", "2"),
-        ("match", "--against", "random", "--games", "2", "--simulations", "2", "--maxmoves", "4"),
         ("match", "--against", "random", "--games", "2", "--tc", "0.2+0.01", "--maxmoves", "2"),
     ],
 )

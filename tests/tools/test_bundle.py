@@ -94,17 +94,6 @@ def test_a_bundle_is_installed_with_its_own_pip_into_an_environment_of_its_own(b
     assert "No module named 'pytest'" in in_environment(environment, "import pytest")
 
 
-def test_the_packages_of_the_interpreter_are_used_where_that_is_asked_for(bundle):
-    for name in ("torch-9.0", "nvidia_made_up-1.0"):
-        (bundle / f"{name}-py3-none-any.whl").unlink()
-    (bundle / SUMS).unlink()
-    write_sums(bundle)
-    assert not check_refusal(bundle, "holds no torch: expected SYSTEM_TORCH=1").exists()
-    done, environment = install(bundle, "--system")
-    assert done.returncode == 0, done.stderr
-    assert in_environment(environment, "import madeup, pytest; print(pytest.__name__)") == "pytest"
-
-
 @pytest.mark.parametrize("fault", ["missing", "altered", "cut"])
 def test_a_wheel_that_is_missing_or_altered_is_named_and_nothing_is_made(bundle, fault):
     wheel = bundle / "needed-2.1-py3-none-any.whl"
@@ -161,8 +150,14 @@ def test_what_the_lock_has_not_is_listed(bundle):
     assert line.endswith(": nvidia_made_up-1.0-py3-none-any.whl, torch-9.0-py3-none-any.whl")
 
 
-def test_a_locked_source_is_built_where_it_is_installed(bundle):
-    """As chess, which is published without a wheel."""
+def test_the_packages_of_the_interpreter_are_used_where_that_is_asked_for_and_a_locked_source_is_built(
+    bundle,
+):
+    """A source as chess, which is published without a wheel."""
+    for name in ("torch-9.0", "nvidia_made_up-1.0"):
+        (bundle / f"{name}-py3-none-any.whl").unlink()
+    record(bundle)
+    assert not check_refusal(bundle, "holds no torch: expected SYSTEM_TORCH=1").exists()
     source = bundle / "sourced-1.0.tar.gz"
     with tarfile.open(source, "w:gz") as archive:
         for name, text in (
@@ -180,6 +175,7 @@ def test_a_locked_source_is_built_where_it_is_installed(bundle):
     done, environment = install(bundle, "--system")  # whose setuptools builds it
     assert done.returncode == 0, done.stderr
     assert in_environment(environment, "import sourced; print(sourced.VERSION)") == "1.0"
+    assert in_environment(environment, "import madeup, pytest; print(pytest.__name__)") == "pytest"
     lock(bundle, "pip", "madeup", "needed")
     (bundle.parent / "requirements.lock").open("a").write(f"sourced==1.0 \\\n    --hash=sha256:{'1' * 64}\n")
     shutil.rmtree(environment)

@@ -186,8 +186,7 @@ def run(args: argparse.Namespace, device: torch.device) -> int:
             table_mib = max(TABLES_MIB, SMALLEST_TABLE_MIB * num_threads)
             outcomes = SolverOutcomes(args.cache_dir / OUTCOMES_FILE, table_mib, num_threads)
         asked = sum(position.may_err for entry in sets for position in entry.positions)
-        searches = sum(proofs is not None for proofs in player_names(args).values())
-        simulations = asked * searches * (args.simulations or 0)  # where no proof ends one early
+        simulations = asked * len(kinds_of_search(args)) * (args.simulations or 0)  # unless a proof ends one
         results = {}
         for name, network in zip(args.weights, networks, strict=True):
             with console.working(name, simulations, "simulation") as work:
@@ -222,7 +221,7 @@ def open_networks(args: argparse.Namespace, device: torch.device) -> list[AlphaZ
 
 
 def outside_truth(args: argparse.Namespace, game: str, console: Console) -> tuple[dict[str, Any], SolvedSet]:
-    """What JSON tells of a game with a solver, and the positions in which a move errs.
+    """The JSON fields of a game with a solver, and the positions in which a move errs.
 
     They are of all positions where these are few and --positions asks for no number, else of random ones.
     """
@@ -249,37 +248,29 @@ def outside_truth(args: argparse.Namespace, game: str, console: Console) -> tupl
     return about, SolvedSet(game, asked)
 
 
-def player_names(args: argparse.Namespace) -> dict[str, bool | None]:
-    """The network alone, its values, the searches asked for.
-
-    Of a search: whether won and lost positions prove their parents in it.
-    """
-    names: dict[str, bool | None] = {ALONE: None}
-    if args.one_ply:
-        names[ONE_PLY] = None
-    for proofs in (False, True) if args.simulations is not None else ():
-        if args.proofs in (None, proofs):
-            names[f"{args.simulations} simulations{', proofs' if proofs else ''}"] = proofs
-    return names
+def kinds_of_search(args: argparse.Namespace) -> Sequence[bool]:
+    """For each search that is asked for, whether won and lost positions prove their parents in it."""
+    if args.simulations is None:
+        return ()
+    return (False, True) if args.proofs is None else (args.proofs,)
 
 
 def players_of(
     args: argparse.Namespace, network: AlphaZeroNet, device: torch.device, work: Work
 ) -> dict[str, players.ChooseMoves]:
-    """The players of player_names; work counts their simulations. Raises ConfigError."""
+    """The network alone, its values, and the searches; work counts their simulations. Raises ConfigError."""
     from alphazero.network.inference.evaluator import NetworkEvaluator
 
     evaluator = NetworkEvaluator(network, device, args.precision, args.batch_size)
-    found: dict[str, players.ChooseMoves] = {}
+    found = {ALONE: players.network_player(evaluator)}
+    if args.one_ply:
+        found[ONE_PLY] = players.one_ply_player(evaluator)
     cache = _core.EvaluationCache(CACHE_BYTES)  # shared by the searches, which meet the same positions
-    for title, proofs in player_names(args).items():
-        if proofs is None:
-            make = players.one_ply_player if title == ONE_PLY else players.network_player
-            found[title] = make(evaluator)
-            continue
+    for proofs in kinds_of_search(args):
         search = load_config(args.config, {}).search
         settings = search_settings(dataclasses.replace(search, simulations=args.simulations))
         settings.proofs = proofs
+        title = f"{args.simulations} simulations{', proofs' if proofs else ''}"
         found[title] = watched_search(evaluator, settings, cache, work)
     return found
 

@@ -127,7 +127,12 @@ def opened(args: argparse.Namespace) -> Net:
 
 def serve(args: argparse.Namespace) -> int:
     """Answer queries until standard input ends and all are answered."""
-    from alphazero.network.inference.purpose import CPU_FOREST_BATCH, CUDA_BATCH_SIZE, largest_tree_batch
+    from alphazero.network.inference.purpose import (
+        CPU_FOREST_BATCH,
+        CUDA_BATCH_SIZE,
+        evaluator_for_forest,
+        largest_tree_batch,
+    )
     from alphazero.play.analysis import AnalysisServer, QueryReader
 
     given = {"--fen": args.fen, "--moves": args.moves, "--seconds": args.seconds, "--json": args.json}
@@ -135,8 +140,8 @@ def serve(args: argparse.Namespace) -> int:
     if other := [flag for flag, value in given.items() if value]:
         raise ConfigError(f"{other[0]}: not with --json-lines, whose queries name positions and simulations")
     net = opened(args)
-    on_cuda = net.device.type == "cuda"
-    evaluator = net.forest_evaluator(CUDA_BATCH_SIZE if on_cuda else CPU_FOREST_BATCH)
+    most = CUDA_BATCH_SIZE if net.device.type == "cuda" else CPU_FOREST_BATCH
+    evaluator = evaluator_for_forest(net.module, net.device, "fp32", most)
     settings = TreeSettings(
         fill=history_fill(args.history_fill), minibatch_size=largest_tree_batch(net.device)
     )

@@ -99,9 +99,7 @@ def run(args: argparse.Namespace) -> int:
 
 def work(args: argparse.Namespace, worker: Worker) -> None:
     """A worker of this command: some of the pairs."""
-    lineup = lineup_of(args)
-    with Arena(lineup.ready, lineup.meter) as arena:
-        arena.work(worker)
+    play_for(worker, lineup_of(args))
 
 
 def check_concurrency(args: argparse.Namespace, places: Sequence[Place]) -> None:
@@ -122,6 +120,12 @@ def lineup_of(args: argparse.Namespace, *, on_cpu: bool = False) -> Lineup:
     by_engines = limit.is_timed or any(player.kind == "engine" for player in players_of(args))
     side_by_side = args.concurrency if by_engines else min(LANES, args.games)
     return Lineup(args, limit, side_by_side, on_cpu=on_cpu)
+
+
+def play_for(worker: Worker, lineup: Lineup) -> None:
+    """A worker's side of a command that plays matches."""
+    with Arena(lineup.ready, lineup.meter) as arena:
+        arena.work(worker)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from alphazero.base.log import Work
 from alphazero.base.section import flag_of
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_number, add_paths, add_weights_flag, networks_of
-from alphazero.cli.playing.match import arena_of, check_concurrency
+from alphazero.cli.playing.match import arena_of, check_concurrency, play_for
 from alphazero.cli.playing.match_flags import RANDOM_PLIES, add_book_flags, add_search_flags, book_of
 from alphazero.cli.playing.players import Lineup
 from alphazero.games.registry import CHESS
@@ -109,9 +109,7 @@ def run(args: argparse.Namespace) -> int:
 
 def work(args: argparse.Namespace, worker: Worker) -> None:
     """A worker of this command: some of the pairs."""
-    lineup = lineup_of(args)
-    with Arena(lineup.ready, lineup.meter) as arena:
-        arena.work(worker)
+    play_for(worker, lineup_of(args))
 
 
 def lineup_of(args: argparse.Namespace, *, on_cpu: bool = False) -> Lineup:

@@ -6,11 +6,13 @@ import argparse
 import json
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from alphazero.base.errors import GameInputError
 from alphazero.base.text import counted
 from alphazero.cli.flags import add_number, make_solver
+from alphazero.games.core_types import Line
+from alphazero.games.notation import play_moves
 from alphazero.settings.flags import MOST_COUNT, whole
 from alphazero.show.console import showing
 
@@ -77,15 +79,9 @@ def read_moves(text: str) -> _core.Connect4Line:
     import alphazero._core as _core
 
     line = _core.Connect4Line()
-    for number, column in enumerate(text, start=1):
-        if column not in "1234567" or int(column) - 1 not in line.legal():
-            raise GameInputError(
-                f"{text!r}, move {number}: {column!r}: expected a column 1-7 that is not full"
-            )
-        line.push(int(column) - 1)
-        if line.outcome().over:
-            over = f"the game is over after {counted(number, 'move')}"
-            raise GameInputError(f"{text!r}: {over}; expected a game in progress")
+    play_moves(cast(Line, line), text)
+    if line.outcome().over:
+        raise GameInputError(f"{text!r}: the game is over; expected a game in progress")
     return line
 
 

@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "sources",
         nargs="+",
         metavar="SRC",
-        help="PGN file (plain, .gz, .bz2, .zst), lc0 training data (.gz, .tar), or directory of such",
+        help="PGN file (plain, .gz, .bz2, .zst), lc0 data (.gz, .tar, .tar.gz), or directory of such",
     )
     importer.add_argument("--store", required=True, metavar="DIR", help="the store to make")
     add_number(importer, "--workers", threads, "threads (default: one per core)", 0)

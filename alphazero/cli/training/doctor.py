@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from alphazero.base.log import duration
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_device_flag, add_number
 from alphazero.machine.environment import environment
@@ -191,7 +192,7 @@ def environment_lines(here: Mapping[str, Any]) -> list[str]:
         ("commit", f"{state['commit'][:12]} on {state['branch']}, {changed}"),
         ("system", f"{here['platform']}, Python {here['python']}"),
         ("packages", ", ".join(f"{name} {version}" for name, version in here["packages"].items())),
-        ("CUDA", f"torch built for {cuda['torch_built_for']}; driver {cuda['driver']}; NCCL {cuda['nccl']}"),
+        ("CUDA", f"runtime {cuda['runtime']}; driver {cuda['driver']}; NCCL {cuda['nccl']}"),
         ("GPUs", "; ".join(gpus) or "none"),
         (
             "processor",
@@ -224,7 +225,7 @@ def cost_lines(costs: Sequence[PresetCost], computer: Computer) -> list[str]:
             {True: "yes", False: "no", None: "?"}[cost.fits],
             rate(cost.trains),
             rate(cost.plays),
-            duration(cost.hours),
+            "?" if cost.hours is None else duration(3600 * cost.hours),
         )
         for cost in costs
     ]
@@ -244,13 +245,3 @@ def rate(value: float | None) -> str:
     if value is None:
         return "?"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def duration(hours: float | None) -> str:
-    """For people: seconds to years."""
-    if hours is None:
-        return "?"
-    for unit, length in (("years", 365 * 24.0), ("days", 24.0), ("hours", 1.0), ("minutes", 1 / 60)):
-        if hours >= 2 * length or (unit == "minutes" and hours >= length):
-            return f"{hours / length:.1f} {unit}" if hours < 10 * length else f"{hours / length:,.0f} {unit}"
-    return f"{hours * 3600:.0f} seconds"

@@ -15,7 +15,7 @@ from alphazero.games.outside import names, openspiel
 from alphazero.games.outside.trials.check import Findings, check, notes_of
 from alphazero.games.outside.trials.measured import measure
 from alphazero.games.outside.trials.symmetry import described, symmetries_of
-from alphazero.games.outside.use import explained, rules_of
+from alphazero.games.outside.use import rules_of
 from alphazero.games.registry import game_names, get_game, get_spec, make_line, read_game
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_lane
@@ -79,7 +79,7 @@ def check_one(name: str, num_games: int, seed: int) -> int:
     if not names.is_outside(name):
         raise ConfigError(f"{name}: its rules are this program's own; expected {names.FORMS}")
     rules = rules_of(name)
-    with explained(name), showing("random games", num_games, "game") as work:
+    with showing("random games", num_games, "game") as work:
         found = check(rules, num_games, seed, LIMIT_S, lambda: work.advance(work.done + 1))
     make_line(name).packed()  # the core has nothing against it
     config = chosen_settings(name)

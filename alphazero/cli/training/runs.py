@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 from alphazero.base.files import given_path
-from alphazero.base.text import counted, printable, table
+from alphazero.base.log import duration
+from alphazero.base.text import printable, table
 from alphazero.run.overview import RunOverview, RunState, list_runs
 
 # What a row has room for: the first two that the run has, best one first.
@@ -53,7 +54,7 @@ def to_table(directory: Path, runs: list[RunOverview]) -> str:
                 _steps(one),
                 best_text(one),
                 size_text(one.size_bytes),
-                f"{age_text(time.time() - one.changed_s)} ago",
+                f"{duration(max(0.0, time.time() - one.changed_s))} ago",
                 state_text(one),
             )
         )
@@ -88,12 +89,3 @@ def _steps(one: RunOverview) -> str:
 def size_text(size_bytes: int) -> str:
     """'12.3 MB', '1.2 GB'."""
     return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.1f} MB"
-
-
-def age_text(seconds: float) -> str:
-    """'12 s', '5 min', '3 h', '12 days'."""
-    if seconds < 120:
-        return f"{max(seconds, 0):.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.0f} h" if seconds < 48 * 3600 else counted(round(seconds / 86400), "day")

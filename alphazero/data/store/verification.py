@@ -14,6 +14,8 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 from typing import NamedTuple
 
@@ -119,61 +121,44 @@ class KnownDigests:
         return known
 
 
-class _StoppedError(Exception):
-    """The caller no longer waits."""
-
-
 class Verification:
-    """A thread that reads shards and compares their sha256 with their manifests.
+    """Reads shards on a thread and compares their sha256 with their manifests; a context manager.
 
-    with Verification.start(shards) as verification: ... verification.wait() before anything is published.
+    wait() before anything is published.
     """
 
-    def __init__(self, shards: Sequence[tuple[ShardView, str]], cache: Path | None) -> None:
-        self._shards = shards
-        self._cache = cache
-        self._fault: DataError | None = None
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="alphazero-verify", daemon=True)
-
-    @classmethod
-    def start(
-        cls,
+    def __init__(
+        self,
         shards: Sequence[tuple[ShardView, str]],
         *,
         cache: Path | None = None,
         first_s: float = BEFORE_STEP_ONE_S,
-    ) -> Verification:
+    ) -> None:
         """Begin, and wait up to `first_s` for the end. Raises DataError for what was found by then.
 
         shards: each with the sha256 that is expected of it. cache: where digests are remembered; without it,
         default_cache_directory().
         """
-        verification = cls(shards, cache)
-        verification._thread.start()
-        verification._thread.join(first_s)
-        verification.check()
-        return verification
+        self._stopping = threading.Event()
+        self._end: Future[None] = Future()
+        arguments = (shards, cache)
+        threading.Thread(target=self._run, args=arguments, name="alphazero-verify", daemon=True).start()
+        with contextlib.suppress(FutureTimeoutError):
+            self._end.result(first_s)
 
     @property
     def is_done(self) -> bool:
         """All was read, or a fault was found."""
-        return not self._thread.is_alive()
-
-    def check(self) -> None:
-        """Raises DataError if a shard was found that is not its manifest's; does not wait."""
-        if self._fault is not None:
-            raise self._fault
+        return self._end.done()
 
     def wait(self) -> None:
         """Return when every shard was found to be its manifest's. Raises DataError if one is not."""
-        self._thread.join()
-        self.check()
+        self._end.result()
 
     def close(self) -> None:
         """End the thread, whatever it has read."""
         self._stopping.set()
-        self._thread.join()
+        self._end.exception()
 
     def __enter__(self) -> Verification:
         return self
@@ -181,23 +166,23 @@ class Verification:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _run(self) -> None:
+    def _run(self, shards: Sequence[tuple[ShardView, str]], cache: Path | None) -> None:
         try:
-            verified = KnownDigests(self._cache)
-            for view, expected in self._shards:
+            verified = KnownDigests(cache)
+            for view, expected in shards:
                 with named_faults("read", view.path):
                     self._verify(view, expected, verified)
-                self._check_stopping()
-        except _StoppedError:
-            return
-        except DataError as error:
-            self._fault = error
+        except BaseException as error:
+            self._end.set_exception(error)  # raised where it is waited for
+        else:
+            self._end.set_result(None)
 
     def _check_stopping(self) -> None:
         if self._stopping.is_set():
-            raise _StoppedError
+            raise DataError("its verification was ended")
 
     def _verify(self, view: ShardView, expected: str, verified: KnownDigests) -> None:
+        self._check_stopping()
         if view.mapping is None:
             return
         if (size_bytes := view.path.stat().st_size) != len(view.mapping):

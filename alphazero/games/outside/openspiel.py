@@ -12,7 +12,7 @@ from typing import Any
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import one_of, quoted, reason
 from alphazero.games.outside.names import OPENSPIEL
-from alphazero.games.outside.rules import MOST_ACTIONS, Rules, check_sizes, shape_of_board
+from alphazero.games.outside.rules import MOST_ACTIONS, Explainer, Rules, check_sizes, shape_of_board
 
 # Of its tree search: open_spiel/python/examples/mcts.py has this c; the tree is thrown away after each move.
 UCT_C, MCTS_MIB = 2.0, 1024
@@ -36,7 +36,7 @@ def load(name: str) -> Rules:
         start = game.new_initial_state()
     return Rules(
         name=recorded(name),
-        place=name,
+        explain=Explainer(name, ""),
         start=start,
         new_start=game.new_initial_state,
         clone=None,

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from alphazero.base.errors import ConfigError, RulesError
+from alphazero.base.errors import ConfigError
 from alphazero.base.log import program_line
 from alphazero.base.text import quoted, reason
 from alphazero.games.outside.names import DIGEST_DIGITS, ClassName
@@ -42,14 +42,8 @@ def load(name: ClassName) -> Rules:
     Raises ConfigError for a file or class that is none, RulesError for one that fails.
     """
     path = Path(name.file)
-    explain = Explainer(str(path), str(path))
-    try:
-        with watched():
-            return _rules(path, name)
-    except ConfigError:
-        raise
-    except Exception as error:
-        raise RulesError(explain(error)) from error
+    with Explainer(str(path), str(path)).faults(), watched():
+        return _rules(path, name)
 
 
 def _rules(path: Path, name: ClassName) -> Rules:
@@ -68,7 +62,7 @@ def _rules(path: Path, name: ClassName) -> Rules:
         raise ConfigError(f"{path}: class {name.of}: is_terminal() is true at the start; expected a game")
     rules = Rules(
         name=name.recorded,
-        place=f"{path}:{name.of}",
+        explain=Explainer(f"{path}:{name.of}", str(path)),
         start=start,
         new_start=new_start,
         clone=None if callable(getattr(start, "clone", None)) else _deep_copy,
@@ -76,7 +70,7 @@ def _rules(path: Path, name: ClassName) -> Rules:
         num_actions=_number(start, "num_distinct_actions", path, name.of, None, MOST_ACTIONS),
         max_plies=_number(start, "max_game_length", path, name.of, USUAL_LENGTH, MOST_PLIES),
     )
-    check_sizes(rules.place, rules.num_actions, rules.shape, rules.max_plies)
+    check_sizes(rules.explain.place, rules.num_actions, rules.shape, rules.max_plies)
     return rules
 
 
@@ -108,7 +102,7 @@ def run_file(path: Path, digest: str) -> ModuleType:
 
 
 def _few_prints(path: Path) -> Callable[..., None]:
-    """`print` for a file of rules: to stderr, and after MOST_PRINTS lines nowhere, so that no log grows."""
+    """`print` for a file of rules: to stderr, MOST_PRINTS lines of it, so that no log fills the disk."""
     count = 0
 
     def limited(*values: object, sep: str | None = " ", end: str | None = "\n", **kept: Any) -> None:  # noqa: ANN401

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from alphazero.base.errors import ConfigError
+from alphazero.base.errors import AlphaZeroError, ConfigError, RulesError
 from alphazero.base.log import error_line
 from alphazero.base.text import quoted, reason, shortened
 
@@ -55,16 +55,61 @@ class State(Playable, Protocol):
 METHODS = tuple(name for name in {**vars(Playable), **vars(State)} if not name.startswith("_"))
 
 
+class AnswerError(ValueError):
+    """What the rules answered, where it can be none; the message says all."""
+
+
+class StrayError(Exception):
+    """Its cause is an exception of the rules that `except Exception` does not stop."""
+
+
+@dataclass(frozen=True)
+class Explainer:
+    """An exception of the rules as one line. file: that of the rules, "" for a library."""
+
+    place: str
+    file: str
+
+    def __call__(self, error: BaseException) -> str:
+        """'nim.py:31: ZeroDivisionError: division by zero', of the last line within the file."""
+        if isinstance(error, StrayError):
+            error = error.__cause__ or error
+        if os.environ.get(TRACEBACK_VARIABLE):
+            traceback.print_exception(error)
+        try:
+            what = shortened((str(error).strip().splitlines() or [""])[0])
+        except Exception:  # the text of an exception is the rules' own code as well
+            what = ""
+        kind = type(error).__name__
+        frames = traceback.extract_tb(error.__traceback__)
+        if isinstance(error, SyntaxError) and error.filename:
+            return f"{error.filename}:{error.lineno}: {kind}: {error.msg}"
+        if isinstance(error, AnswerError):
+            return f"{self.place}: {what}"
+        own = [frame for frame in frames if frame.filename == self.file]
+        place = f"{self.file}:{own[-1].lineno}" if own else self.place
+        return f"{place}: {kind}" + (f": {what}" if what else "")
+
+    @contextmanager
+    def faults(self, where: Callable[[], str] = str) -> Iterator[None]:
+        """What the rules raise within the block becomes a RulesError. where: what its line adds."""
+        try:
+            yield
+        except AlphaZeroError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise RulesError(self(error) + where()) from error
+
+
 @dataclass(frozen=True)
 class Rules:
     """new_start makes a state at the start of the game; start: one of them, which stays there.
 
     clone: what copies a state; None: its method. observed: the shape of an observation as the rules have it.
-    place: of the rules, for messages.
     """
 
     name: str
-    place: str
+    explain: Explainer
     start: State
     new_start: Callable[[], State]
     clone: Callable[[State], State] | None
@@ -123,10 +168,6 @@ def check_sizes(place: str, num_actions: int, shape: tuple[int, int, int], max_p
         raise ConfigError(f"{place}: games of {max_plies:,} plies; expected 1 to {MOST_PLIES:,}")
 
 
-class AnswerError(ValueError):
-    """What the rules answered, where it can be none; the message says all."""
-
-
 def actions_of(state: Playable) -> list[int]:
     """The legal actions, ascending: rules may give them in any order and in any collection."""
     actions = state.legal_actions()
@@ -166,40 +207,8 @@ def text_of_moves(moves: Sequence[int]) -> str:
     return ",".join(map(str, moves)) or "none"
 
 
-@dataclass(frozen=True)
-class Explainer:
-    """An exception of the rules as one line. file: that of the rules, "" for a library."""
-
-    place: str
-    file: str
-
-    def __call__(self, error: BaseException) -> str:
-        """'nim.py:31: ZeroDivisionError: division by zero', of the last line within the file."""
-        if isinstance(error, StrayError):
-            error = error.__cause__ or error
-        if os.environ.get(TRACEBACK_VARIABLE):
-            traceback.print_exception(error)
-        try:
-            what = shortened((str(error).strip().splitlines() or [""])[0])
-        except Exception:  # the text of an exception is the rules' own code as well
-            what = ""
-        kind = type(error).__name__
-        frames = traceback.extract_tb(error.__traceback__)
-        if isinstance(error, SyntaxError) and error.filename:
-            return f"{error.filename}:{error.lineno}: {kind}: {error.msg}"
-        if isinstance(error, AnswerError):
-            return f"{self.place}: {what}"
-        own = [frame for frame in frames if frame.filename == self.file]
-        place = f"{self.file}:{own[-1].lineno}" if own else self.place
-        return f"{place}: {kind}" + (f": {what}" if what else "")
-
-
 class EndlessLoop(BaseException):
     """Raised within rules that do not answer; no `except Exception` of theirs stops it."""
-
-
-class StrayError(Exception):
-    """Its cause is an exception of the rules that `except Exception` does not stop."""
 
 
 _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc

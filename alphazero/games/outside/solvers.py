@@ -14,16 +14,24 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from alphazero.base.errors import ConfigError, RulesError
+from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted, quoted
 from alphazero.games.outside.names import class_of, is_outside, name_class, named_class, version_now
 from alphazero.games.outside.python_file import run_file
-from alphazero.games.outside.rules import Explainer, Rules, State, actions_of, as_floats, returns_of, watched
+from alphazero.games.outside.rules import (
+    AnswerError,
+    Explainer,
+    Rules,
+    State,
+    actions_of,
+    as_floats,
+    returns_of,
+    watched,
+)
 
 EXACT = "exact"
 FORMS = "exact or FILE.py:NAME, a function or class in Python"
@@ -182,36 +190,13 @@ def check_solver(name: str, game: str) -> None:
 
 
 def solver_of(name: str, rules: Rules, tick: Callable[[int], None] = lambda searched: None) -> Solve:
-    """The solver of a recorded name. Raises ConfigError, and RulesError where the file fails at once."""
-    return ExactSearch(rules, tick=tick) if name == EXACT else named_solver(name, rules)
+    """The solver of a recorded name: our search, or a function or class of a file that the user named.
 
-
-@dataclass(frozen=True)
-class NamedSolver:
-    """The user's own: `solve` gets a copy of a state and returns its value."""
-
-    place: str
-    solve: Callable[[State], Any]
-    copy: Callable[[State], State]
-    explain: Explainer
-
-    def __call__(self, state: State) -> int:
-        """Raises RulesError where it fails, or gives what is no value."""
-        try:
-            value = self.solve(self.copy(state))
-            is_value = float(value) in (-1.0, 0.0, 1.0)
-        except (Exception, SystemExit) as error:
-            raise RulesError(self.explain(error)) from error
-        if not is_value:
-            raise RulesError(
-                f"{self.place}: gives {quoted(str(value))} for the position {quoted(str(state))}; "
-                "expected 1, 0 or -1, the result of player 0"
-            )
-        return int(value)
-
-
-def named_solver(name: str, rules: Rules) -> NamedSolver:
-    """A function, or an instance of a class, of a file that the user named in this process."""
+    The user's own gets a copy of each state, and raises RulesError where it fails or gives what is no value.
+    Raises ConfigError, and RulesError where the file fails at once.
+    """
+    if name == EXACT:
+        return ExactSearch(rules, tick=tick)
     asked = class_of(name)
     assert asked is not None
     try:
@@ -222,19 +207,24 @@ def named_solver(name: str, rules: Rules) -> NamedSolver:
             f"--solver {shlex.quote(f'PATH/{asked.plain}')}"
         ) from None
     path = Path(named.file)
-    place = f"{path}:{named.of}"
-    explain = Explainer(place, str(path))
-    try:
-        with watched():
-            module = run_file(path, named.digest)
-        found = getattr(module, named.of, None)
+    explain = Explainer(f"{path}:{named.of}", str(path))
+    with explain.faults(), watched():
+        found = getattr(run_file(path, named.digest), named.of, None)
         if not callable(found):
             raise ConfigError(f"{path}: no function or class {quoted(named.of)}; expected one")
-        solve = found(**dict(named.parameters)) if isinstance(found, type) else None
-    except ConfigError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise RulesError(explain(error)) from error
-    if solve is not None and not callable(solve):
-        raise ConfigError(f"{place}: has no method __call__; expected one that gets a state")
-    return NamedSolver(place, solve or partial(found, **dict(named.parameters)), rules.copy, explain)
+        parameters = dict(named.parameters)
+        value_of = found(**parameters) if isinstance(found, type) else partial(found, **parameters)
+    if not callable(value_of):
+        raise ConfigError(f"{explain.place}: has no method __call__; expected one that gets a state")
+
+    def solve(state: State) -> int:
+        with explain.faults():
+            value = value_of(rules.copy(state))
+            if float(value) not in (-1.0, 0.0, 1.0):
+                raise AnswerError(
+                    f"gives {quoted(str(value))} for the position {quoted(str(state))}; expected 1, 0 or -1, "
+                    "the result of player 0"
+                )
+            return int(value)
+
+    return solve

@@ -87,12 +87,10 @@ _OUTCOME_LINE = re.compile(r"([1-7]*) ([0-6]) (-1|0|1)")
 
 
 def line_of(moves: str) -> _core.Connect4Line:
-    """The position after columns 1-7 from the empty board. Raises ValueError and OverflowError."""
-    if not re.fullmatch("[1-7]*", moves):
-        raise ValueError(f"{moves!r}: expected columns 1-7")
+    """The position after columns 1-7 from the empty board. Raises ValueError."""
     line = _core.Connect4Line()
     for move in moves:
-        line.push(int(move) - 1)
+        line.push_text(move)
     return line
 
 
@@ -137,7 +135,7 @@ def read_file(path: Path) -> list[SolvedSet]:
             known = {column: value for column, value in enumerate(scores) if value is not None}
             if scores and [*known] != line.legal():
                 raise ValueError("expected scores of all but the full columns")
-        except (ValueError, OverflowError) as error:
+        except ValueError as error:
             raise DataError(f"{path}:{number}: {text!r}: {error}") from error
         sets.setdefault(name, []).append(ExactPosition(cast(Line, line), score, known, moves))
     return [SolvedSet(name, tuple(positions)) for name, positions in sets.items()]

@@ -19,7 +19,7 @@ from alphazero.base.text import counted
 from alphazero.games.outside import solvers
 from alphazero.games.outside.rules import Rules, State, actions_of, returns_of
 from alphazero.games.outside.solvers import Solve, position_key, solver_of
-from alphazero.games.outside.use import explained, rules_of
+from alphazero.games.outside.use import rules_of
 from alphazero.games.registry import make_line
 from alphazero.measure.truth.positions import ExactPosition
 from alphazero.run.directory import RunDirectory
@@ -102,7 +102,7 @@ def positions_to_err_in(
     rules = rules_of(game)
     found: list[KnownPosition] = []
     began = time.monotonic()
-    with explained(game):
+    with rules.explain.faults():
         solve = solver_of(solver, rules, lambda searched: tick(len(found), searched))
         for moves, state in random_positions(rules, seed):
             known = KnownPosition(moves, values_of_moves(rules, solve, state))
@@ -125,7 +125,7 @@ def reachable_positions(
     """Every position that is not over, solved; None where there are more than MOST_REACHABLE."""
     rules = rules_of(game)
     found: list[KnownPosition] = []
-    with explained(game):
+    with rules.explain.faults():
         if (positions := all_positions(rules, MOST_REACHABLE)) is None:
             return None
         solve = solver_of(solver, rules, lambda searched: tick(len(found), searched))

@@ -11,13 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 import alphazero._core as _core
-from alphazero.base.errors import RulesError
 from alphazero.games.core_types import BatchEvaluation, Line
 from alphazero.games.outside.names import OPENSPIEL, is_outside
 from alphazero.games.outside.openspiel import mcts
 from alphazero.games.outside.rules import text_of_moves
 from alphazero.games.outside.uct import uct_action
-from alphazero.games.outside.use import explainer_of, rules_of
+from alphazero.games.outside.use import rules_of
 from alphazero.play.matches.game import Decision, Score
 from alphazero.play.matches.limits import Limit
 from alphazero.play.uci.protocol import centipawns
@@ -260,13 +259,8 @@ def mcts_player(simulations: int, seed: int) -> ChooseMoves:
 def _choose_by_rules(name: str, moves: Sequence[int], simulations: int, draw: random.Random) -> int:
     """By UCT over the states of a Python file, one copy for each playout. Raises RulesError."""
     rules = rules_of(name)
-    try:
+    with rules.explain.faults(lambda: f" (the moves so far: {text_of_moves(moves)}, and a playout)"):
         state = rules.copy(rules.start)
         for move in moves:
             state.apply_action(move)
         return uct_action(state, rules.copy, simulations, rules.max_plies, draw)
-    except Exception as error:
-        so_far = text_of_moves(moves)
-        raise RulesError(
-            f"{explainer_of(name)(error)} (the moves so far: {so_far}, and a playout)"
-        ) from error

@@ -63,13 +63,8 @@ class LoadedNetwork:
 OpenNetwork: TypeAlias = Callable[[NetworkRequest], LoadedNetwork]
 
 
-@dataclass(frozen=True)
-class Loading:
-    """The result of a request: a network, an error, or neither where a newer request replaced it."""
-
-    request: NetworkRequest
-    network: LoadedNetwork | None = None
-    error: Exception | None = None
+# What opening a network led to: None where a newer request replaced it.
+Opened: TypeAlias = "LoadedNetwork | Exception | None"
 
 
 class EngineEvent(Enum):
@@ -109,15 +104,14 @@ class UciEngine:
         self._write = write
         self._writing = threading.RLock()
         self._transcript = Transcript()
-        self._inbox: SimpleQueue[str | Loading | EngineEvent] = SimpleQueue()
+        self._inbox: SimpleQueue[str | tuple[NetworkRequest, Opened] | EngineEvent] = SimpleQueue()
         self._lines: deque[Parsed | None] = deque()  # whose turn has not come; None is the end of the input
         # Programs expect lines of text during a search alone: the next one begins with these.
         self._remarks = list(self.options.remarks)
         self._open_network = open_network
         self._loading = 0  # networks being loaded
         self._turn_to_load = threading.Lock()
-        self._newest: NetworkRequest | None = None
-        self._requested: NetworkRequest | None = None  # the newest unless it failed
+        self._requested: NetworkRequest | None = None  # the newest, unless it failed
         self._network: LoadedNetwork | None = None
         self._network_weights = weights
         self._line: Line | None = None  # none before there is a network, and where the last one was refused
@@ -177,9 +171,9 @@ class UciEngine:
             return False
         return isinstance(line.command, Go) and (self._loading > 0 or is_ending)
 
-    def _receive(self, item: str | Loading | EngineEvent) -> None:
-        if isinstance(item, Loading):
-            self._loaded(item)
+    def _receive(self, item: str | tuple[NetworkRequest, Opened] | EngineEvent) -> None:
+        if isinstance(item, tuple):
+            self._loaded(*item)
         elif item is EngineEvent.ANSWERED:
             self._search = None
         elif item is EngineEvent.INPUT_ENDED:
@@ -380,37 +374,36 @@ class UciEngine:
             return
         self._requested = request
         self._loading += 1
-        self._newest = request
         threading.Thread(target=self._open, args=(request,), name="network", daemon=True).start()
 
     def _open(self, request: NetworkRequest) -> None:
-        """In a separate thread: load a network after those before it, unless a newer one is wanted."""
+        """In a separate thread: open a network after those before it, unless a newer one is wanted."""
+        opened: Opened = None
         with self._turn_to_load:
-            try:
-                is_wanted = request is self._newest
-                loading = Loading(request, network=self._open_network(request) if is_wanted else None)
-            except Exception as error:  # of any kind: the engine decides what follows
-                loading = Loading(request, error=error)
-        self._inbox.put(loading)
+            if request is self._requested:
+                try:
+                    opened = self._open_network(request)
+                except Exception as error:  # of any kind: the engine decides what follows
+                    opened = error
+        self._inbox.put((request, opened))
 
-    def _loaded(self, loading: Loading) -> None:
+    def _loaded(self, request: NetworkRequest, opened: Opened) -> None:
         self._loading -= 1
-        network, error = loading.network, loading.error
-        if network is not None and self._network is not None and network.game != self._network.game:
-            weights = loading.request.weights
-            error = WeightsError(f"network {weights}: plays {network.game}; expected {self._network.game}")
-        if error is not None:
+        game = None if self._network is None else self._network.game
+        if isinstance(opened, LoadedNetwork) and game not in (None, opened.game):
+            opened = WeightsError(f"network {request.weights}: plays {opened.game}; expected {game}")
+        if isinstance(opened, Exception):
             if self._network is None and self._loading == 0:
-                raise error
-            self._send([info_string(f"{reason(error)}; network unchanged")])
-            self._weights, self._requested = self._network_weights, None
-        elif network is not None:
+                raise opened
+            self._send([info_string(f"{reason(opened)}; network unchanged")])
+            if request is self._requested:
+                self._weights, self._requested = self._network_weights, None
+        elif opened is not None:
             if self._network is None:
-                self._line = make_line(network.game)
-                _refuse_tables(network.game, self.options.text(TABLES))
-            self._network = network
-            self._network_weights = loading.request.weights
-            self._remarks.append(network.description)
+                self._line = make_line(opened.game)
+                _refuse_tables(opened.game, self.options.text(TABLES))
+            self._network, self._network_weights = opened, request.weights
+            self._remarks.append(opened.description)
 
     def _send(self, lines: list[str]) -> None:
         if lines:

@@ -24,7 +24,7 @@ from alphazero.play.uci.protocol import (
     move_texts,
     read_move,
 )
-from alphazero.search.choice import Temperature, chosen_move
+from alphazero.search.choice import chosen_move, temperature_at
 from alphazero.search.move_stats import move_stats
 from alphazero.search.snapshot import Snapshot, wdl_of
 from alphazero.search.tables import SearchTables
@@ -245,7 +245,7 @@ class EngineSearch:
         number = self._line.num_plies // 2 + 1
         if self._line.NAME == CHESS:
             number = _core.ChessPosition(str(self._line)).fullmove_number
-        return Temperature(options.number("Temperature"), decay, cutoff).at(number)
+        return temperature_at(number, options.number("Temperature"), decay, cutoff)
 
     def _wait_for_an_evaluation(self, tree: TreeSearch, only: tuple[int, ...]) -> None:
         """Of the position, where the search was over before; so long `stop` ends nothing more."""

@@ -26,6 +26,7 @@ from alphazero.show.report.panel import rounded
 
 LONGEST_TEXT = 1000
 NEWEST_WEIGHTS = 12
+SOFTWARE = ("alphazero", "torch", "deepspeed", "Python")
 
 
 @dataclass(frozen=True)
@@ -148,10 +149,11 @@ def origin(starts: list[Start]) -> list[tuple[str, str]]:
     if not starts:
         return []
     newest = starts[-1]
+    versions = {**newest.packages, "Python": newest.python}
     rows = [
         ("command", newest.command),
         ("commit", newest.commit),
-        ("software", ", ".join(f"{name} {version}" for name, version in _software(newest))),
+        ("software", ", ".join(f"{name} {versions[name]}" for name in SOFTWARE if versions.get(name))),
         ("platform", newest.platform),
     ]
     return [(name, value) for name, value in rows if value]
@@ -186,12 +188,6 @@ def weights_files(run: RunDirectory) -> list[tuple[str, str]]:
             continue
         found.append((status.st_mtime, path.name, f"{status.st_size / 1e6:.1f} MB"))
     return [(name, size) for _, name, size in sorted(found, reverse=True)[:NEWEST_WEIGHTS]]
-
-
-def _software(start: Start) -> list[tuple[str, str]]:
-    wanted = ("alphazero", "torch", "deepspeed")
-    known = [(name, start.packages[name]) for name in wanted if name in start.packages]
-    return [*known, ("Python", start.python)] if start.python else known
 
 
 def _value(value: object) -> str:

@@ -34,6 +34,8 @@ def page_of(report: RunReport, watch_s: float = 0.0) -> str:
     """
     libraries = "".join(f"<script>{script}</script>\n" for script in _libraries())
     scripts = "".join(f"<script>{script}</script>\n" for script in _own_scripts())
+    data = json_of(report).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    pieces = "".join(chess.svg.PIECES.values())  # each under its name
     names = html.escape(", ".join(run["name"] for run in report.body["runs"]))
     return f"""<!doctype html>
 <html lang="en">
@@ -49,17 +51,11 @@ def page_of(report: RunReport, watch_s: float = 0.0) -> str:
 <header></header>
 <main><p>This page needs JavaScript; it is all within it, and nothing is fetched.</p></main>
 <footer>made by alphazero report</footer>
-<svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs>{_pieces()}</defs></svg>
-<script type="application/json" id="data">{data_block(report)}</script>
+<svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs>{pieces}</defs></svg>
+<script type="application/json" id="data">{data}</script>
 {libraries}{scripts}</body>
 </html>
 """
-
-
-def data_block(report: RunReport) -> str:
-    """The report as JSON that is safe within a page."""
-    text = json_of(report)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def json_of(report: RunReport) -> str:
@@ -98,11 +94,6 @@ def _own_scripts() -> tuple[str, ...]:
 
 def _asset(name: str) -> str:
     return (files("alphazero.show.report") / "assets" / name).read_text(encoding="utf-8")
-
-
-def _pieces() -> str:
-    """The chess pieces that python-chess draws, each under its name."""
-    return "".join(chess.svg.PIECES.values())
 
 
 ADDRESS = "127.0.0.1"

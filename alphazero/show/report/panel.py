@@ -66,7 +66,7 @@ def table_panels(group: str, runs: Sequence[RunFigures]) -> list[Panel]:
         if entry["group"] != group:
             continue
         figures = entry["figures"]
-        if len(runs) > 1 or not any(len(_steps_of(runs[0], figure)) for figure in figures):
+        if len(runs) > 1 or not any(len(runs[0].of(one["kind"]).known(one["name"])[0]) for one in figures):
             figures = entry.get("compared", figures)
         marks: list[Mark] = []
         for number, run in enumerate(runs):
@@ -87,11 +87,6 @@ def table_panels(group: str, runs: Sequence[RunFigures]) -> list[Panel]:
             others = {key: entry[key] for key in OPTIONAL_KEYS if key in entry}
             panels.append(Panel(entry["name"], group, entry["title"], entry["unit"], marks, **others))
     return panels
-
-
-def _steps_of(run: RunFigures, figure: dict[str, Any]) -> Column:
-    """At which a run has a figure of assets/panels.toml."""
-    return run.of(figure["kind"]).known(figure["name"])[0]
 
 
 @cache

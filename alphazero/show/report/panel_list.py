@@ -103,7 +103,11 @@ def gpu_panels(runs: Sequence[RunFigures]) -> list[Panel]:
 def speed_panels(runs: Sequence[RunFigures], configs: Sequence[Mapping[str, Any]]) -> list[Panel]:
     """Throughput, and the shares of time of each run."""
     throughput, *others = table_panels("Speed", runs)
-    if all(_has_one_rank(run) for run in runs):  # whose curve would hide the other
+    of_speed = [run.of("speed") for run in runs]
+    if all(
+        np.array_equal(lines.known("samples_per_s"), lines.known("samples_per_s_per_rank"))
+        for lines in of_speed
+    ):  # one rank, whose curve would hide the other
         marks = [mark for mark in throughput.marks if mark["place"] == 0]
         throughput = dataclasses.replace(throughput, marks=marks)
     shares = [
@@ -111,11 +115,6 @@ def speed_panels(runs: Sequence[RunFigures], configs: Sequence[Mapping[str, Any]
         for number, (run, config) in enumerate(zip(runs, configs, strict=True))
     ]
     return [throughput, *others, *shares]
-
-
-def _has_one_rank(run: RunFigures) -> bool:
-    lines = run.of("speed")
-    return np.array_equal(lines.known("samples_per_s"), lines.known("samples_per_s_per_rank"))
 
 
 def _time_shares(number: int, run: RunFigures, config: Mapping[str, Any], num_runs: int) -> Panel:

@@ -176,7 +176,7 @@ class DataCheck:
         self._exchange = exchange
         self._is_done = False
         self._verification = exchange.on_each(
-            lambda: Verification.start(_shards_of(windows, run)) if reads else None
+            lambda: Verification(_shards_of(windows, run)) if reads else None
         )
 
     def finish(self, beat: Callable[[], None]) -> None:
@@ -187,7 +187,7 @@ class DataCheck:
         own = self._verification
         while not self._is_done:
             is_own_done = own is None or own.is_done
-            self._exchange.on_each(lambda: None if own is None else own.check())
+            self._exchange.on_each(own.wait if own is not None and is_own_done else lambda: None)
             self._is_done = all(self._exchange.numbers(int(is_own_done)))
             if not self._is_done:
                 beat()

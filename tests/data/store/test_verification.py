@@ -61,32 +61,32 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_good_store_is_read_once(store: GameStore, tmp_path: Path, reads: list[int]):
     cache = tmp_path / "cache"
     for _ in range(3):
-        Verification.start(store.listed_shards(), cache=cache).wait()
+        Verification(store.listed_shards(), cache=cache).wait()
     assert sum(reads) == sum(entry.size_bytes for entry in store.manifest.shards)
 
 
 def test_a_changed_bit_is_named_although_size_and_mtime_are_as_before(store: GameStore, tmp_path: Path):
     cache = tmp_path / "cache"
-    Verification.start(store.listed_shards(), cache=cache).wait()
+    Verification(store.listed_shards(), cache=cache).wait()
     shard = store.shards[-1].path
     flip(shard, shard.stat().st_size // 2)
     expected = store.manifest.shards[-1].sha256[:16]
     words = rf"{shard.name}: .* sha256 [0-9a-f]{{16}}\.\.\., expected {expected}\.\.\."
     for _ in range(2):  # what is wrong stays wrong
         with pytest.raises(DataError, match=words):
-            Verification.start(GameStore.open(store.path).listed_shards(), cache=cache)
+            Verification(GameStore.open(store.path).listed_shards(), cache=cache)
 
 
 def test_a_file_put_in_its_place_is_read(store: GameStore, tmp_path: Path):
     cache = tmp_path / "cache"
-    Verification.start(store.listed_shards(), cache=cache).wait()
+    Verification(store.listed_shards(), cache=cache).wait()
     shard = store.shards[0].path
     other = bytearray(shard.read_bytes())
     other[-1] ^= 1
     (tmp_path / "other").write_bytes(other)
     (tmp_path / "other").replace(shard)
     with pytest.raises(DataError, match="its checksum is not the manifest's"):
-        Verification.start(store.listed_shards(), cache=cache)
+        Verification(store.listed_shards(), cache=cache)
 
 
 def test_what_takes_longer_goes_on_beside_the_work_and_wait_tells(
@@ -101,14 +101,11 @@ def test_what_takes_longer_goes_on_beside_the_work_and_wait_tells(
 
     monkeypatch.setattr(Verification, "_verify", slow)
     flip(store.shards[0].path, 200)
-    verification = Verification.start(store.listed_shards(), cache=tmp_path / "cache", first_s=0.05)
-    verification.check()
+    verification = Verification(store.listed_shards(), cache=tmp_path / "cache", first_s=0.05)
     assert not verification.is_done
     go_on.set()
     with pytest.raises(DataError, match="its checksum is not the manifest's"):
         verification.wait()
-    with pytest.raises(DataError, match="its checksum is not the manifest's"):
-        verification.check()
 
 
 def test_closing_ends_the_thread_early(store: GameStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -122,7 +119,7 @@ def test_closing_ends_the_thread_early(store: GameStore, tmp_path: Path, monkeyp
 
     monkeypatch.setattr(module.hashlib, "sha256", Slow)
     begin = time.monotonic()
-    with Verification.start(store.listed_shards(), cache=tmp_path / "cache", first_s=0.02) as verification:
+    with Verification(store.listed_shards(), cache=tmp_path / "cache", first_s=0.02) as verification:
         assert not verification.is_done
     assert verification.is_done
     assert time.monotonic() - begin < 10
@@ -132,22 +129,22 @@ def test_a_shard_cut_off_or_gone_is_named(store: GameStore, tmp_path: Path):
     shard = store.shards[0].path
     os.truncate(shard, 100)
     with pytest.raises(DataError, match=rf"{shard.name}: 100 bytes, [\d,]+ when it was opened"):
-        Verification.start(store.listed_shards(), cache=tmp_path / "cache")
+        Verification(store.listed_shards(), cache=tmp_path / "cache")
     shard.unlink()
     with pytest.raises(DataError, match=rf"{shard.name}: cannot read: No such file"):
-        Verification.start(store.listed_shards(), cache=tmp_path / "cache")
+        Verification(store.listed_shards(), cache=tmp_path / "cache")
 
 
 def test_a_damaged_or_unwritable_cache_only_costs_time(store: GameStore, tmp_path: Path, reads: list[int]):
     cache = tmp_path / "cache"
-    Verification.start(store.listed_shards(), cache=cache).wait()
+    Verification(store.listed_shards(), cache=cache).wait()
     (file,) = cache.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     file.write_bytes(b"\xff\xfe\nnonsense\n[1]\n" + b"[" * 100_000 + b"\n[1, 2, 3, 4")
-    Verification.start(store.listed_shards(), cache=cache).wait()
+    Verification(store.listed_shards(), cache=cache).wait()
     blocked = tmp_path / "blocked"
     blocked.write_text("a file where the directory should be")
-    Verification.start(store.listed_shards(), cache=blocked).wait()
+    Verification(store.listed_shards(), cache=blocked).wait()
     assert sum(reads) == 3 * sum(entry.size_bytes for entry in store.manifest.shards)
 
 
@@ -155,7 +152,7 @@ def test_what_was_written_just_now_is_not_remembered(
     store: GameStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(module, "_SETTLED_S", 3600.0)
-    Verification.start(store.listed_shards(), cache=tmp_path / "cache").wait()
+    Verification(store.listed_shards(), cache=tmp_path / "cache").wait()
     assert not (tmp_path / "cache").exists()
 
 

@@ -57,7 +57,7 @@ STARTS = (
     "8/2P3k1/8/8/8/5pp1/5p2/4N2K w - - 12 60",  # promotions, by a capture as well
     "rnbqkbnr/ppp1p1pp/8/3pPp2/8/8/PPPP1PPP/RNBQKBNR w KQkq f6 0 3",
 )
-NUM_POSITIONS = 200
+NUM_POSITIONS = 60
 
 
 @functools.cache

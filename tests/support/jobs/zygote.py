@@ -16,6 +16,9 @@ from multiprocessing import Pipe
 from pathlib import Path
 
 from tests.support.jobs.jobs import TINY, TRAIN, environment, free_port, without_times
+from tests.support.paths import REPOSITORY
+
+COMMAND = REPOSITORY / "alphazero" / "__main__.py"
 
 
 class Zygote:
@@ -84,6 +87,12 @@ class Zygote:
         while "started" not in (message := self._receive(30.0)):
             self._note(message)
         return Job(self, message["started"], outputs)
+
+    def run_command(self, directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
+        """`alphazero WORDS` in `directory`; standard output and error come as one."""
+        job = self.start(directory, 1, words, COMMAND, dict.fromkeys(rank_variables(0, 1, 0)))
+        (status,) = job.wait()
+        return subprocess.CompletedProcess(words, status, job.output(), job.output())
 
     def run_job(
         self,

@@ -24,9 +24,7 @@ def one_rank(zygote, tmp_path_factory, random_store):
     return directory
 
 
-@pytest.mark.parametrize(
-    ("stage", "recomputed"), [(0, "none"), (2, "scores"), (3, "encoders"), (3, "scores")]
-)
+@pytest.mark.parametrize(("stage", "recomputed"), [(0, "none"), (2, "scores"), (3, "encoders")])
 def test_every_zero_stage_trains_what_one_rank_trains(
     zygote, tmp_path, random_store, one_rank, stage, recomputed
 ):

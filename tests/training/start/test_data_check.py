@@ -19,7 +19,6 @@ from alphazero.settings.load import Config
 from alphazero.training.start.agreement import DataCheck, compare_data
 from tests.support.data.stores import write_random_store
 from tests.support.games.endgames import SYZYGY, WHY_NOT, has_tables
-from tests.support.jobs.jobs import run_job
 
 
 class Ranks:
@@ -133,7 +132,7 @@ def test_a_later_fault_is_raised_on_all_ranks_before_anything_is_published(
         real(self, *arguments)
 
     monkeypatch.setattr(Verification, "_verify", slow)
-    monkeypatch.setattr(Verification.start.__func__, "__kwdefaults__", {"cache": None, "first_s": 0.1})
+    monkeypatch.setattr(Verification.__init__, "__kwdefaults__", {"cache": None, "first_s": 0.1})
     flip_a_result(store)
     waited = []
 
@@ -170,13 +169,13 @@ def test_games_that_the_run_played_before_are_read_as_well(store: GameStore):
     assert all("games/shard-00000.arrow" in str(error) for error in raised)
 
 
-def test_a_flipped_result_ends_a_job_before_its_first_step(store: GameStore, tmp_path: Path):
+def test_a_flipped_result_ends_a_job_before_its_first_step(zygote, store: GameStore, tmp_path: Path):
     """It was trained on without a word."""
     flip_a_result(store)
-    output = run_job(tmp_path / "job", store.path, 1, "--steps", "1", status=2)
+    output = zygote.run_job(tmp_path / "job", store.path, 1, "--steps", "1", status=2)
     assert "shard-00000.arrow: its checksum is not the manifest's: sha256 " in output
     assert "Traceback" not in output
-    run_job(tmp_path / "job", store.path, 1, "--steps", "1", "--no-verify-data")
+    zygote.run_job(tmp_path / "job", store.path, 1, "--steps", "1", "--no-verify-data")
 
 
 @pytest.mark.skipif(not has_tables(), reason=WHY_NOT)

@@ -3,13 +3,12 @@
 import json
 import re
 import signal
-import subprocess
 import time
 
 import pytest
 from safetensors.torch import load_file
 
-from tests.support.jobs.jobs import TINY, command, environment, one_core_a_rank, run_job, step_lines
+from tests.support.jobs.jobs import TINY, run_job, step_lines
 
 ARGUMENTS = ("--steps", "24", "--checkpoint-interval", "6", "--optimizer", "adamw")
 
@@ -31,40 +30,22 @@ def tensors(directory):
     }
 
 
-def test_a_killed_run_ends_bit_for_bit_as_an_undisturbed_one(tmp_path, random_store, undisturbed):
+def test_a_killed_run_ends_bit_for_bit_as_an_undisturbed_one(zygote, tmp_path, random_store, undisturbed):
     """kill -9 of all ranks once a checkpoint is there; then the same command again.
 
-    torchrun starts these ranks, the zygote forked those of the undisturbed run: both compute the same bits.
+    torchrun starts the ranks that go on, the zygote forked those of the undisturbed run: both compute the
+    same bits.
     """
-    arguments = [*TINY, "--data", str(random_store), *ARGUMENTS]
-    job = subprocess.Popen(
-        command(2, arguments),
-        cwd=tmp_path,
-        env=environment(),
-        preexec_fn=one_core_a_rank(2),
-        start_new_session=True,
-        stderr=subprocess.DEVNULL,
-    )
+    job = zygote.start(tmp_path, 2, [*TINY, "--data", str(random_store), *ARGUMENTS])
     latest = tmp_path / "runs" / "job" / "checkpoints" / "latest"
-    deadline = time.monotonic() + 120
-    while not latest.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    kill_tree(job)
-    assert latest.exists()
+    while not latest.exists() and job.is_running():
+        time.sleep(0.002)
+    job.kill()
+    assert job.wait() == [-signal.SIGKILL] * 2, job.output()[-4000:]
     output = run_job(tmp_path, random_store, 2, *ARGUMENTS)
     assert "resumed from" in output
     assert step_lines(tmp_path) == step_lines(undisturbed)
     assert tensors(tmp_path) == tensors(undisturbed)
-
-
-def kill_tree(job: subprocess.Popen) -> None:
-    """SIGKILL to the launcher and every process below it."""
-    import psutil
-
-    processes = [psutil.Process(job.pid), *psutil.Process(job.pid).children(recursive=True)]
-    for process in processes:
-        process.kill()
-    psutil.wait_procs(processes, timeout=30)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])

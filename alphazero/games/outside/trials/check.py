@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from alphazero.base.errors import RulesError
 from alphazero.games.outside.names import class_of
 from alphazero.games.outside.rules import (
     AnswerError,
@@ -30,7 +29,6 @@ from alphazero.games.outside.rules import (
     text_of_moves,
     watched,
 )
-from alphazero.games.outside.use import explainer_of
 
 # Games that are played on copies as well, which takes four times as long: the first, then one in so many.
 GAMES_ON_COPIES, THEN_ONE_IN, PLIES_ON_COPIES = 20, 7, 400
@@ -86,6 +84,10 @@ class _Game:
     deadline: float
     moves: list[int] = field(default_factory=list)
 
+    def so_far(self) -> str:
+        """For messages."""
+        return f" (the moves so far: {text_of_moves(self.moves)})"
+
     def play(self, draw: random.Random, is_on_copies: bool) -> None:
         """To its end, or to that of the time. Raises AnswerError, and whatever the rules raise."""
         rules, found = self.rules, self.found
@@ -136,7 +138,7 @@ class _Game:
             found.last_wins += value > 0 and player == last
 
     def look(self, state: State) -> Shown:
-        """All that the rules show. Raises AnswerError for what the core refuses or nobody could use."""
+        """All that the rules show. Raises AnswerError for an answer that the core refuses."""
         shown: Shown = {"is_terminal": bool(state.is_terminal())}
         if type(state).__str__ is not object.__str__:  # which has the object's address
             shown["__str__"] = str(state)
@@ -231,12 +233,9 @@ def check(
     began = time.perf_counter()
     while found.games < num_games and not found.out_of_time:
         game = _Game(rules, found, followed, began + most_seconds)
-        try:
-            with watched():
-                game.play(draw, found.games < GAMES_ON_COPIES or found.games % THEN_ONE_IN == 0)
-        except Exception as error:
-            moves = text_of_moves(game.moves)
-            raise RulesError(f"{explainer_of(rules.name)(error)} (the moves so far: {moves})") from error
+        is_on_copies = found.games < GAMES_ON_COPIES or found.games % THEN_ONE_IN == 0
+        with rules.explain.faults(game.so_far), watched():
+            game.play(draw, is_on_copies)
         found.plies += len(game.moves)
         on_game()
     found.seconds = time.perf_counter() - began

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from alphazero.base.errors import RulesError
 from alphazero.base.text import counted
 from alphazero.games.outside.rules import Rules, State, answered, as_floats, watched
-from alphazero.games.outside.use import explained, rules_of, use_rules
+from alphazero.games.outside.use import rules_of, use_rules
 
 Images: TypeAlias = npt.NDArray[np.int32]
 
@@ -56,7 +56,7 @@ def symmetries_of(name: str) -> tuple[Symmetry, ...]:
     Raises RulesError where the rules fail, and for a symmetry that the game names and that is none.
     """
     rules = rules_of(name)
-    with explained(name), watched():
+    with rules.explain.faults(), watched():
         named = _named(rules)
         return _of_board(rules) if named is None else named
 
@@ -90,10 +90,11 @@ def _named(rules: Rules) -> tuple[Symmetry, ...] | None:
     pairs = pairs() if callable(pairs) else pairs
     if pairs is None:
         return None
+    place = rules.explain.place
     squares, all_numbers = math.prod(rules.shape[1:]), math.prod(rules.shape)
     symmetries = []
     for index, pair in enumerate(pairs):
-        name = f"{rules.place}: symmetries[{index}]"
+        name = f"{place}: symmetries[{index}]"
         if len(pair) != 2:
             raise RulesError(f"{name}: expected a pair, squares and actions")
         moved, actions = _permutation(pair[0], squares), _permutation(pair[1], rules.num_actions)
@@ -112,7 +113,7 @@ def _named(rules: Rules) -> tuple[Symmetry, ...] | None:
                 raise RulesError(f"{name}: {fault}")
             symmetries.append(symmetry)
     if len(symmetries) > MOST_NAMED:
-        raise RulesError(f"{rules.place}: {len(symmetries)} symmetries; expected {MOST_NAMED} at most")
+        raise RulesError(f"{place}: {len(symmetries)} symmetries; expected {MOST_NAMED} at most")
     return tuple(symmetries)
 
 
