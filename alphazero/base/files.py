@@ -22,6 +22,16 @@ _UNFINISHED_FILE = re.compile(r"\..+\.\d+\.tmp")
 
 
 @contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """What the system refuses in the block names the file: by itself it does so only where one is opened."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+@contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A binary file to write; `path` has all of it after the block, or what it had before."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")

@@ -23,7 +23,7 @@ RESET = "nvidia-smi --gpu-reset -i N on the idle device, or reboot"
 
 
 @dataclass(frozen=True)
-class Limit:
+class Threshold:
     """From which value on a reading is a fault, with `least` below which one; and what to do then."""
 
     advice: str
@@ -36,19 +36,19 @@ class Limit:
 # GPU Manager (dcgm_gpu_hardware_limits.h). What names neither is our own choice.
 GPU_LIMITS = {
     # Uncorrectable ECC errors since the driver was loaded. gcm: > 0 is critical.
-    "ecc_uncorrected_volatile": Limit(
+    "ecc_uncorrected_volatile": Threshold(
         f"data on the device was wrong: {RESET}; run diagnostics if it comes again", fail=1
     ),
-    "remap_pending": Limit(f"rows wait to be remapped: {RESET}", fail=1),
-    "remap_failed": Limit("no spare rows: replace the device", fail=1),
+    "remap_pending": Threshold(f"rows wait to be remapped: {RESET}", fail=1),
+    "remap_failed": Threshold("no spare rows: replace the device", fail=1),
     # Both causes (devices before Ampere). gcm: > 10; DCGM: 15 soft, 63 hard.
-    "retired_pages": Limit("its memory wears out: replace the device", fail=11),
-    "retired_pages_pending": Limit(f"pages wait to be retired: {RESET}", fail=1),
+    "retired_pages": Threshold("its memory wears out: replace the device", fail=11),
+    "retired_pages_pending": Threshold(f"pages wait to be retired: {RESET}", fail=1),
     # gcm: > 84 C.
-    "temperature_c": Limit("check fans, air flow and room temperature", warn=85),
+    "temperature_c": Threshold("check fans, air flow and room temperature", warn=85),
 }
 # gcm: 850 MiB, as drivers before 510 count what they reserve for themselves (600 on large devices) as used.
-OTHERS_MEMORY = Limit(
+OTHERS_MEMORY = Threshold(
     "in use by {by}: wait for it, or choose other devices with CUDA_VISIBLE_DEVICES", warn=850
 )
 # An idle device, and the power limit that every full load meets.
@@ -59,27 +59,29 @@ BROKEN_XIDS = (48, 56, 57, 58, 62, 63, 64, 65, 68, 69, 73, 74, 79, 80, 81, 92, 1
 # Of what is free or allowed on the host.
 LEFT_LIMITS = {
     # A rank on the CPU needs about 1 GiB, a rank on a GPU with its pinned buffers 3 GiB.
-    "memory_available_mib": Limit("end other programs, or run fewer processes here", 4096, 1024, least=True),
+    "memory_available_mib": Threshold(
+        "end other programs, or run fewer processes here", 4096, 1024, least=True
+    ),
     # A checkpoint of 20x256 with its optimizer is under 400 MiB.
-    "disk_free_mib": Limit(
+    "disk_free_mib": Threshold(
         "make room in {directory}, or choose another with --runs-dir", 20480, 2048, least=True
     ),
-    "inodes_free": Limit(
+    "inodes_free": Threshold(
         "too many files on the disk of {directory}: remove some (df -i)", 100_000, 1000, least=True
     ),
     # Docker gives 64 MiB without --shm-size; NCCL's documentation asks for 1 GiB.
-    "shm_free_mib": Limit("NCCL needs it: docker run --shm-size=1g or --ipc=host", 1000, 32, least=True),
+    "shm_free_mib": Threshold("NCCL needs it: docker run --shm-size=1g or --ipc=host", 1000, 32, least=True),
     # A rank opens a few hundred with its sockets.
-    "open_files": Limit(
+    "open_files": Threshold(
         "ulimit -n 65536 (or LimitNOFILE, or /etc/security/limits.conf)", 1024, 256, least=True
     ),
 }
 # A host that swaps is a straggler.
-SWAP_USED_PERCENT = Limit("memory is being swapped to disk, which is slow: end other programs", warn=50)
+SWAP_USED_PERCENT = Threshold("memory is being swapped to disk, which is slow: end other programs", warn=50)
 # One-minute load average; above it others slow this host.
-LOAD_PER_CORE = Limit("other programs use the cores, and training will be slower (see top)", warn=2)
+LOAD_PER_CORE = Threshold("other programs use the cores, and training will be slower (see top)", warn=2)
 # One core drives the GPU, the others encode positions.
-CORES_PER_GPU = Limit(
+CORES_PER_GPU = Threshold(
     "too few cores to feed the GPUs: give the container or the job more", warn=2, least=True
 )
 # Little of these is a warning before a start; during a job only a failure.
@@ -114,7 +116,7 @@ class Judge:
             why = f"NVML: {dict(self.gpu.unread).get(name, 'not reported')}"
         self.add(Severity.UNKNOWN, name, None, advice=why)
 
-    def compare(self, name: str, value: float | None, limit: Limit, **words: str) -> None:
+    def compare(self, name: str, value: float | None, limit: Threshold, **words: str) -> None:
         """A reading with its limit. words: of the advice."""
         if value is None:
             self.unknown(name)

@@ -83,17 +83,15 @@ def is_ours(path: Path) -> bool:
     return True
 
 
-def is_damaged(path: Path) -> bool:
-    """True for what has the files of a checkpoint and cannot be read as one."""
-    return not is_ours(path) and _holds_own_files_only(path) and (path / MANIFEST).exists()
-
-
-def unused_name(path: Path) -> Path:
-    """A name beside `path` for what stands in the way of a checkpoint and may not be removed."""
+def set_aside_damaged(path: Path) -> bool:
+    """Rename what has the files of a checkpoint and cannot be read as one; False for anything else."""
+    if is_ours(path) or not _holds_own_files_only(path) or not (path / MANIFEST).exists():
+        return False
     number = 1
     while os.path.lexists(other := path.with_name(f"unreadable-{number}-{path.name}")):
         number += 1
-    return other
+    path.rename(other)
+    return True
 
 
 def _are_remains(path: Path) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from alphazero.base.files import cut_unfinished_line, open_regular, replacing
+from alphazero.base.files import cut_unfinished_line, naming, open_regular, replacing
 from alphazero.run.directory import RunDirectory
 
 # Of an event: text or a number.
@@ -54,8 +54,9 @@ class JsonLinesWriter:
         self.event(kind, step, figures)
 
     def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
-        self._file.write(json.dumps({"kind": kind, "step": step, **fields}) + "\n")
-        self._file.flush()
+        with naming(self._path):
+            self._file.write(json.dumps({"kind": kind, "step": step, **fields}) + "\n")
+            self._file.flush()
 
     def flush(self) -> None:
         """Nothing: every line is flushed."""
@@ -65,7 +66,8 @@ class JsonLinesWriter:
         self._open_at(step)
 
     def close(self, failed: bool = False) -> None:
-        self._file.close()
+        with naming(self._path):  # what a full disk did not take is tried again
+            self._file.close()
 
 
 # How a line of JsonLinesWriter begins, and where an epoch, which has its own number, names its step.

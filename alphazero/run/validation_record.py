@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from alphazero.base.files import complete_lines, cut_unfinished_line, read_text, write_json
+from alphazero.base.files import complete_lines, cut_unfinished_line, naming, read_text, write_json
 from alphazero.base.records import from_table
 from alphazero.run.directory import RunDirectory
 
@@ -134,7 +134,7 @@ def append_record(run: RunDirectory, record: ValidationRecord) -> None:
     path = run.path / RECORDS
     cut_unfinished_line(path)
     line = json.dumps({"version": VERSION, **_rounded(dataclasses.asdict(record))})
-    with path.open("a", encoding="utf-8") as file:
+    with naming(path), path.open("a", encoding="utf-8") as file:
         file.write(line + "\n")
 
 

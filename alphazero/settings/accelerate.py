@@ -12,7 +12,7 @@ from alphazero.base.text import quoted
 
 PREFIX = "ACCELERATE_"
 CONFIG_FILE = "ACCELERATE_DEEPSPEED_CONFIG_FILE"  # as --deepspeed-config
-_NO_WISH = ("", "no", "none", "false")
+_UNSET = ("", "no", "none", "false")
 # Of a variable: the setting, and its values by accelerate's words.
 _TAKEN: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "ACCELERATE_MIXED_PRECISION": ("precision", {"fp16": "fp16", "bf16": "bf16"}),
@@ -39,14 +39,14 @@ def accelerate_settings(environment: Mapping[str, str], flags: Mapping[str, obje
         text = environment.get(name, "").lower()
         is_open = setting not in flags or (setting == "device" and flags[setting] == "auto")
         # Beside a file of DeepSpeed's settings accelerate takes the stage from there.
-        if text in _NO_WISH or not is_open or (setting == "zero_stage" and environment.get(CONFIG_FILE)):
+        if text in _UNSET or not is_open or (setting == "zero_stage" and environment.get(CONFIG_FILE)):
             continue
         if text not in values:
             raise ConfigError(f"{name}={quoted(text)}: expected one of {', '.join(values)}")
         found[setting] = values[text]
     for name, expected in _REFUSED.items():
         text = environment.get(name, "").lower()
-        says_nothing = text in _NO_WISH or (text == "1" and name.endswith("_STEPS"))
+        says_nothing = text in _UNSET or (text == "1" and name.endswith("_STEPS"))
         if not says_nothing and not environment.get(CONFIG_FILE):
             raise ConfigError(f"{name}={quoted(text)}: is not read; expected {expected} (or unset {name})")
     return found

@@ -1,4 +1,4 @@
-"""The parser of the command line: one-line errors, types of numbers."""
+"""The parser of the command line: one-line errors, types of numbers, flags that other programs have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, NoReturn, TypeVar
 
 from alphazero.base.errors import ConfigError
@@ -86,6 +86,9 @@ class Parser(argparse.ArgumentParser):
         name = flag.removeprefix("--").replace("-", "_")
         if key := key_of(name) or key_of(name.removeprefix("no_")):
             return ConfigError(f"{flag}: no flag; expected {key} in a ds_config.json (--deepspeed-config)")
+        typed = OTHER_PROGRAMS.get(name, "")
+        if typed.partition(" ")[0] in {*self.flags(), *others}:
+            return ConfigError(f"{flag}: no flag of this program; expected {typed}")
         near = near_match(flag.replace("_", "-"), [*self.flags(), *others])
         hint = f"; did you mean {near}?" if near else f"; {self.prog} --help lists all flags"
         return ConfigError(f"unknown flag {flag if len(flag) < 80 else quoted(flag)}{hint}")
@@ -153,6 +156,26 @@ seed = whole(0, MOST_SEED)
 count = whole(1, MOST_COUNT)
 threads = whole(1, MOST_THREADS)
 batch_size = whole(1, MOST_BATCH)
+
+# Flags of other programs, and what to type here.
+_RUNS = "--runs-dir DIR with --run-name NAME"
+_LENGTH = "--generations N, or --steps N"
+_ADDRESS = "--master-addr ADDRESS and --master-port PORT"
+OTHER_PROGRAMS: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("resume_from", "resume_from_checkpoint", "load_checkpoint"), "--resume latest|STEP|PATH"
+    ),
+    **dict.fromkeys(("episodes", "num_episodes"), _LENGTH),
+    **dict.fromkeys(("checkpoint_dir", "save_dir", "output_dir", "log_dir"), _RUNS),
+    **dict.fromkeys(("save_interval", "save_steps"), "--checkpoint-interval STEPS, or minutes as 30m"),
+    "amp": "--precision auto",
+    "fp16": "--precision fp16",
+    "bf16": "--precision bf16",
+    **dict.fromkeys(("distributed", "standalone"), "--gpus N, which starts the ranks"),
+    # torchrun's c10d rendezvous runs what anyone on the network sends.
+    "elastic": "--hostfile FILE with --min-nodes and --max-restarts",
+    **dict.fromkeys(("rdzv_backend", "rdzv_endpoint"), _ADDRESS),
+}
 
 
 def key_of(name: str) -> str:

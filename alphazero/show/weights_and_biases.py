@@ -47,6 +47,8 @@ def start_wandb(
         path = run.path / ID_FILE  # by which a resumed run continues there
         if not path.exists():
             path.write_text(secrets.token_hex(4), encoding="utf-8")
+        # Without copies of the files, which would stand below the run's directory and be read as well.
+        wandb.tensorboard.patch(save=False, root_logdir=str(run.path))
         started: Any = wandb.init(
             project=config.wandb_project,
             entity=config.wandb_team or None,
@@ -56,7 +58,6 @@ def start_wandb(
             dir=str(run.path),
             resume="allow",
             config=dict(settings),
-            sync_tensorboard=True,
             # Their lines would break a log of JSON objects and the progress bar.
             settings=wandb.Settings(console="off", silent=True),
         )
@@ -65,4 +66,9 @@ def start_wandb(
         raise ConfigError(f"--wandb: {text}; expected `wandb login`, or WANDB_MODE=offline") from error
     directory = Path(started.dir).parent
     say(f"Weights & Biases: {started.url or f'offline; send later with: wandb sync {directory}'}")
-    return lambda failed: started.finish(exit_code=int(failed))
+
+    def finish(failed: bool) -> None:
+        started.finish(exit_code=int(failed))
+        wandb.tensorboard.unpatch()
+
+    return finish

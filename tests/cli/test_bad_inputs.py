@@ -175,7 +175,7 @@ TABLE = [
     ),
     ("a report of no run", ["report", "{tmp}/none"], ["none", "run directory"]),
     ("a report in no format", ["report", "{tmp}", "--out", "r.gif"], ["r.gif", ".png"]),
-    ("a column that is none", ["solve", "448"], ["'448'", "move 3", "column 1-7"]),
+    ("a column that is none", ["solve", "448"], ["move 3", "'8'", "expected a legal move"]),
     ("a game that is over", ["solve", "1212121"], ["'1212121'", "over"]),
     ("no such benchmark", ["bench", "speed"], ["'speed'", "loader"]),
     ("more nodes without address", ["launch", "--nodes", "2", "--node-rank", "1"], ["--master-addr"]),

@@ -1,7 +1,7 @@
-"""Every command and Python block of README and docs runs: in the fast tier in forks, in the slow as typed.
+"""Every command and Python block of README and docs runs: in the slow tier as typed, README's in forks too.
 
 A page is read from the top, in a directory in which README was followed before. tests/support/docs/short.py
-says how much less work the commands have than on the page.
+says how much less work the commands have than on the page. test_pages.py looks up every command and flag.
 """
 
 import shutil
@@ -58,11 +58,6 @@ def test_the_commands_of_readme_run_in_order(forked):
         raise forked.error
 
 
-@pytest.mark.parametrize("page", OTHERS, ids=page_id)
-def test_the_commands_of_a_page_run_in_order(forked, page):
-    forked.read(page)
-
-
 @pytest.mark.parametrize("wrong", ["alphazero runs --no-such-flag", "alphazero data info stores/nowhere"])
 def test_a_wrong_flag_or_file_fails_with_its_line(forked, wrong):
     block = Block(README, 7, "sh", f"alphazero --version\n{wrong}\n", None)
@@ -76,7 +71,6 @@ def test_only_amounts_of_work_change():
 
 
 def test_git_ignores_what_the_pages_make(forked):
-    """Of the pages that ran before this test."""
     if forked.error is not None:
         pytest.skip("README failed already")
     if shutil.which("git") is None or not (REPOSITORY / ".git").exists():

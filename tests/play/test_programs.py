@@ -105,7 +105,7 @@ def test_readyok_is_told_before_the_end(command: list[str], script: str) -> None
 
 
 @pytest.mark.parametrize(
-    "game", ["tictactoe", "openspiel:breakthrough(rows=5,columns=5)", "examples/nim.py:Nim"]
+    "game", ["tictactoe", "openspiel:breakthrough(rows=5,columns=5)", f"{REPOSITORY}/examples/nim.py:Nim"]
 )
 def test_a_script_in_another_game(game: str, tmp_path: Path) -> None:
     if game.startswith("openspiel"):
@@ -125,9 +125,7 @@ def test_a_script_in_another_game(game: str, tmp_path: Path) -> None:
     ]
 
     def told(script: str) -> list[str]:
-        done = subprocess.run(
-            command, input=script, cwd=REPOSITORY, capture_output=True, text=True, timeout=60
-        )
+        done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 and done.stderr == ""
         return done.stdout.splitlines()
 

@@ -1,6 +1,8 @@
 """metrics.jsonl of a run that was killed while it wrote a line."""
 
 import json
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +52,16 @@ def test_the_file_has_each_step_once(tmp_path, again):
             writer.write(*line)
     writer.close()
     assert len(run.metrics.read_text().splitlines()) == len(lines) + 1
+
+
+def test_a_full_disk_is_named_with_the_file(tmp_path):
+    run = RunDirectory(tmp_path)
+    writer = JsonLinesWriter(run)
+    writer._file = Path("/dev/full").open("a", encoding="utf-8")  # noqa: SIM115 - the writer closes it
+    for act in (partial(writer.write, "step", 1, {"loss": 0.5}), writer.close):
+        with pytest.raises(OSError, match="No space left on device") as caught:
+            act()
+        assert str(run.metrics) in str(caught.value)
 
 
 def test_an_event_has_text_and_the_step_that_was_written_last(tmp_path, capsys):

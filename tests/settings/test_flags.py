@@ -4,7 +4,7 @@ import pytest
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.section import flag_fields
-from alphazero.cli.command_table import build_parser
+from alphazero.cli.command_table import build_parser, run_command
 from alphazero.settings.cluster import ClusterConfig
 from alphazero.settings.load import SECTIONS, load_config
 from alphazero.settings.sections import NetworkConfig
@@ -37,6 +37,26 @@ def test_smolgens_layers_follow_its_channels():
     assert (network.smolgen_hidden, network.smolgen_size) == (32, 32)
     assert load_config("", {"body": "attention"}).network == NetworkConfig(body="attention")
     assert load_config("", {"smolgen_channels": "4"}).network.smolgen_hidden == 256
+
+
+@pytest.mark.parametrize(
+    ("typed", "flag"),
+    [
+        (["--resume-from", "x"], "--resume"),
+        (["--resume_from_checkpoint=x"], "--resume"),
+        (["--episodes", "5"], "--generations"),
+        (["--checkpoint-dir", "x"], "--runs-dir"),
+        (["--distributed"], "--gpus"),
+        (["--standalone"], "--gpus"),
+        (["--fp16"], "--precision fp16"),
+    ],
+)
+def test_a_flag_of_other_trainers_is_answered_with_the_one_that_means_it(typed, flag):
+    for command in (["train"], ["launch", "--dry-run"]):
+        with pytest.raises(ConfigError, match=f"{typed[0].partition('=')[0]}: .*expected {flag}"):
+            run_command([*command, *typed])
+    with pytest.raises(ConfigError, match="unknown flag"):
+        build_parser("perft").parse_args(typed)
 
 
 def test_habits_of_other_trainers_are_understood():

@@ -144,6 +144,7 @@ def test_weights_and_biases_gets_the_curves_of_all_starts_in_one_run(tmp_path):
     for first_step in (0, 2):
         done = subprocess.run(
             [sys.executable, "-c", STARTS, str(run), str(first_step)],
+            cwd=tmp_path,  # where most users' runs are: W&B handles files below it in another way
             env={**os.environ, "WANDB_MODE": "offline"},
             capture_output=True,
             text=True,

@@ -221,7 +221,7 @@ def open_networks(args: argparse.Namespace, device: torch.device) -> list[AlphaZ
 
 
 def outside_truth(args: argparse.Namespace, game: str, console: Console) -> tuple[dict[str, Any], SolvedSet]:
-    """What JSON tells of a game with a solver, and the positions in which a move errs.
+    """The JSON fields of a game with a solver, and the positions in which a move errs.
 
     They are of all positions where these are few and --positions asks for no number, else of random ones.
     """

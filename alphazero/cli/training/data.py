@@ -130,7 +130,7 @@ def import_text(report: ImportReport, summary: StoreSummary) -> str:
     if manifest.rescored_by:
         lines.append(f"rescored by {manifest.rescored_by}: {rescored_text(manifest.rescored)}")
     if skipped := sum(source.skipped for source in manifest.sources):
-        lines.append(f"skipped {counted(skipped, 'word')} that are no moves")
+        lines.append(f"skipped {counted(skipped, 'word')} that could not be moves")
     for kind, count in manifest.quarantined.items():
         lines.append(f"  {count} x {kind} (see {printable(report.store / 'quarantine.jsonl')})")
     return "\n".join(map(escaped, lines))

@@ -102,7 +102,7 @@ def run_file(path: Path, digest: str) -> ModuleType:
 
 
 def _few_prints(path: Path) -> Callable[..., None]:
-    """`print` for a file of rules: to stderr, and after MOST_PRINTS lines nowhere, so that no log grows."""
+    """`print` for a file of rules: to stderr, MOST_PRINTS lines of it, so that no log fills the disk."""
     count = 0
 
     def limited(*values: object, sep: str | None = " ", end: str | None = "\n", **kept: Any) -> None:  # noqa: ANN401

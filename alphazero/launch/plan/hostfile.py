@@ -47,13 +47,6 @@ class Host:
         """The host as it was written, less brackets."""
         return f"{self.user}@{self.address}" if self.user else self.address
 
-    @property
-    def text(self) -> str:
-        """The line that stands for this host."""
-        address = f"[{self.address}]" if ":" in self.address else self.address
-        weight = f" weight={self.weight:.6f}".rstrip("0").rstrip(".") if self.weight != 1 else ""
-        return f"{self.user}{'@' if self.user else ''}{address} slots={self.slots}{weight}"
-
 
 def read_hostfile(path: Path) -> tuple[Host, ...]:
     """The hosts of the file at `path`, in its order, at least one.

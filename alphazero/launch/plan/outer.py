@@ -199,14 +199,19 @@ def _number_if_set(environment: Mapping[str, str], name: str) -> int | None:
     return _number(environment, name) if environment.get(name) else None
 
 
-# (size, rank, processes on this machine) of Open MPI, MVAPICH2 and the Hydra family (MPICH, Intel MPI), and
-# the number of a process among those on this machine.
+# Size, rank, processes on this machine and the number among those, of Open MPI, MVAPICH2 and the Hydra family
+# (MPICH, Intel MPI).
 MPI_VARIABLES = (
-    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
-    ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
-    ("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS"),
+    (
+        *("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+        *("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ),
+    (
+        *("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
+        *("MV2_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"),
+    ),
+    ("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
 )
-MPI_LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 # torchrun's own defaults (Kubeflow's trainer sets them), then what it gives its ranks. PyTorchJob and other
 # controllers write WORLD_SIZE and RANK in pods, one per machine, without LOCAL_WORLD_SIZE.
 TORCH_VARIABLES = (("PET_NNODES", "PET_NODE_RANK", ""), ("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE"))
@@ -239,7 +244,7 @@ def read_outer(environment: Mapping[str, str]) -> OuterLauncher:
         master_addr=SettingClaim(environment[addr], f"{addr}={environment[addr]}") if addr else None,
         master_port=_number_claim(environment, port) if port else None,
     )
-    for size, rank, local_size in (*MPI_VARIABLES, *TORCH_VARIABLES):
+    for size, rank, local_size, *is_mpi in (*MPI_VARIABLES, *TORCH_VARIABLES):
         if size not in environment or rank not in environment or not environment[size].isdecimal():
             continue  # PET_NNODES may be a range, as 1:4
         nodes = _number_claim(environment, size)
@@ -254,7 +259,6 @@ def read_outer(environment: Mapping[str, str]) -> OuterLauncher:
         node_rank = _number_claim(environment, rank)
         if node_rank.value >= nodes.value:
             raise LaunchError(f"{node_rank.text}: expected less than {nodes.text}")
-        is_mpi = (size, rank, local_size) in MPI_VARIABLES
         return replace(found, nodes=nodes, node_rank=node_rank, mpi_variable=size if is_mpi else "")
     return found
 
@@ -310,22 +314,21 @@ def read_task(environment: Mapping[str, str]) -> TaskRank | None:
 
     Raises LaunchError naming the variable for values that these do not write.
     """
-    for names, local_rank in zip(MPI_VARIABLES, MPI_LOCAL_RANKS, strict=True):
+    by_mpi = [
+        names for names in MPI_VARIABLES if environment.get(names[0]) and _number(environment, names[0]) > 1
+    ]
+    for names in by_mpi:
         # srun --mpi=pmi2 writes PMI_SIZE and PMI_RANK as well, and not the others.
-        if all(environment.get(name) for name in (*names, local_rank)):
-            size, rank, local_size, local = (_number(environment, name) for name in (*names, local_rank))
-            if size > 1:
-                is_here = local_size == size
-                starter = ("mpirun", "-n", str(size)) if is_here else ()
-                address = LOOPBACK if is_here else ""
-                return TaskRank(rank, size, local, local_size, address, None, starter, f"{names[0]}={size}")
+        if all(environment.get(name) for name in names):
+            size, rank, local_size, local = (_number(environment, name) for name in names)
+            starter, address = (("mpirun", "-n", str(size)), LOOPBACK) if local_size == size else ((), "")
+            return TaskRank(rank, size, local, local_size, address, None, starter, f"{names[0]}={size}")
     if not _is_task(environment) or (size := _number(environment, "SLURM_STEP_NUM_TASKS")) < 2:
-        for (size_name, *_), local_rank in zip(MPI_VARIABLES, MPI_LOCAL_RANKS, strict=True):
-            if environment.get(size_name) and _number(environment, size_name) > 1:
-                raise LaunchError(
-                    f"{size_name}={environment[size_name]}, but no {local_rank}: expected both, or "
-                    f"the launcher once per machine (or unset {size_name} if it is a leftover)"
-                )
+        for size_name, *_, local_rank in by_mpi:
+            raise LaunchError(
+                f"{size_name}={environment[size_name]}, but no {local_rank}: expected both, or "
+                f"the launcher once per machine (or unset {size_name} if it is a leftover)"
+            )
         return None
     job = read_slurm(environment, tasks_are_ranks=True)
     if job is None or job.node_rank is None:

@@ -95,36 +95,25 @@ def read_sources(
 
 
 def _read_hosts(request: LaunchRequest, file: ClusterFile) -> tuple[tuple[Host, ...], str]:
-    """The hosts of --hostfile or [cluster], and what messages call that list."""
-    keys = [key for key in ("hosts", "hostfile") if key in file.places]
-    if len(keys) > 1:
+    """The hosts of --hostfile, else of [cluster], and what messages call that list."""
+    if request.hostfile is not None:
+        return read_hostfile(Path(request.hostfile)), f"--hostfile {request.hostfile}"
+    has_hosts, has_file = (key in file.places for key in ("hosts", "hostfile"))
+    if has_hosts and has_file:
         raise LaunchError(
             f"{file.shown('hosts')} contradicts {file.shown('hostfile')}: expected one of the two"
         )
-    if request.hostfile is not None:
-        hosts = read_hostfile(Path(request.hostfile))
-        origin = f"--hostfile {request.hostfile}"
-        for key in keys:
-            if [host.text for host in _hosts_of(file, key)] != [host.text for host in hosts]:
-                raise LaunchError(f"{origin} contradicts {file.shown(key)}: expected one of the two")
-        return hosts, origin
-    if not keys:
+    if has_file:
+        return read_hostfile(Path(file.config.hostfile or "")), file.shown("hostfile")
+    if not has_hosts:
         return (), ""
-    origin = f"[cluster] hosts ({file.places['hosts']})" if keys == ["hosts"] else file.shown("hostfile")
-    return _hosts_of(file, keys[0]), origin
-
-
-def _hosts_of(file: ClusterFile, key: str) -> tuple[Host, ...]:
-    """The hosts that [cluster] lists in `hosts` or in the file named by `hostfile`."""
-    if key == "hostfile":
-        return read_hostfile(Path(file.config.hostfile or ""))
     place = f"{file.places['hosts']}: [cluster] hosts"
     for entry in file.config.hosts:
         if "\n" in entry:
             raise LaunchError(
                 f"{place}: {entry!r}: expected one host per entry, '<host> slots=<positive int>'"
             )
-    return parse_hostfile("\n".join(file.config.hosts), place)
+    return parse_hostfile("\n".join(file.config.hosts), place), f"[cluster] hosts ({file.places['hosts']})"
 
 
 def agreed(claims: Sequence[SettingClaim[T]]) -> SettingClaim[T] | None:
@@ -145,11 +134,6 @@ def is_this_machine(address: str, machine: Machine) -> bool:
     # One of the two may carry its domain.
     has_one_domain = bool(name) and ("." in name) != ("." in own)
     return has_one_domain and name.partition(".")[0] == own.partition(".")[0] and not is_ip(name)
-
-
-def is_slurm_node(host: str, slurm: SlurmJob, machine: Machine) -> bool:
-    """True where SLURM's node `host` is this machine."""
-    return host == slurm.node_name if slurm.node_name else is_this_machine(host, machine)
 
 
 def is_ip(name: str) -> bool:
@@ -212,8 +196,9 @@ def choose_role(sources: Sources, nodes: SettingClaim[int]) -> tuple[str, int | 
     if sources.chosen:
         return _role_of_hostfile(sources)
     if slurm is not None and not slurm.in_step:
-        places = (r for r, host in enumerate(slurm.hosts) if is_slurm_node(host, slurm, sources.machine))
-        own = next(places, None)
+        name = slurm.node_name
+        is_own = [host == name if name else is_this_machine(host, sources.machine) for host in slurm.hosts]
+        own = is_own.index(True) if True in is_own else None
         return (SLURM, own) if nodes.value > 1 or own is None else (LOCAL, 0)
     if nodes.value > 1:
         raise LaunchError(f"{nodes.text}: expected --node-rank beside it, 0 to {nodes.value - 1}")

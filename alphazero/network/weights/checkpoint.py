@@ -34,13 +34,12 @@ from alphazero.run.checkpoint_files import (
     PREFIX,
     STATE,
     WEIGHTS,
-    is_damaged,
     is_number,
     point_latest,
     read_json,
     read_manifest,
     require_ours,
-    unused_name,
+    set_aside_damaged,
     verify,
     verify_file,
     write_manifest,
@@ -137,12 +136,9 @@ def _rename_over(temporary: Path, final: Path) -> None:
     """Give `temporary` the name `final`; one of that name from before goes only when this one stands."""
     before = final.with_name(f".{final.name}.before.tmp")
     shutil.rmtree(before, ignore_errors=True)
-    if final.is_symlink() or final.exists():
-        if is_damaged(final):
-            final.rename(unused_name(final))  # kept for inspection
-        else:
-            require_ours(final)
-            final.rename(before)
+    if (final.is_symlink() or final.exists()) and not set_aside_damaged(final):
+        require_ours(final)
+        final.rename(before)
     try:
         temporary.rename(final)
     except OSError:

@@ -53,7 +53,7 @@ def _newest(store: GameStore) -> Iterator[tuple[ShardView, int]]:
 
 
 def _branch(text: str, games: Sequence[Game], line: Line, depth: int, fewest: float) -> dict[str, Any]:
-    """The games that have come so far, by the move called `text`, and how they went on."""
+    """The games that have come so far, by the move called `text`, and their continuations."""
     by_move: dict[int, list[Game]] = {}
     for moves, score in games:
         if len(moves) > depth:

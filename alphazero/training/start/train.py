@@ -105,7 +105,8 @@ def _train(config: Config, request: Request, start: RunStart, rank: RankContext)
                 say_how_to_continue(job, request, console)
     if outcome is TrainingOutcome.STOPPED:
         return rank.stop.exit_status(rank.exchange)
-    console.say(summary(job, time.monotonic() - started, request.command), Topic.END)
+    if job.runtime.is_main:  # which prints; other hosts may have no figures
+        console.say(summary(job, time.monotonic() - started, request.command), Topic.END)
     return 0
 
 

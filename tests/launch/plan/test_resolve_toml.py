@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.base.errors import AlphaZeroError, ConfigError, LaunchError
+from alphazero.base.errors import AlphaZeroError, ConfigError
 from alphazero.launch.plan.sources import LaunchRequest
 from alphazero.run.rank_watch import Limits
 from tests.support.launch.resolving import TWO, cluster
@@ -90,12 +90,10 @@ def test_a_section_that_cannot_be_is_an_error_with_its_line(
     assert str(caught.value).startswith(message.format(path=path))
 
 
-def test_a_hostfile_beside_another_list_of_hosts_must_be_the_same(toml, hostfile):
+def test_the_hostfile_of_a_flag_beats_another_list_of_hosts(toml, hostfile):
     path = hostfile("a slots=1\nb slots=1\n")
-    same = toml('hosts = ["a slots=1", "b slots=1"]')
-    assert cluster(LaunchRequest(hostfile=path), config=same).num_nodes == 2
-    with pytest.raises(LaunchError, match=r"--hostfile .* contradicts \[cluster\] hosts=a slots=1"):
-        cluster(LaunchRequest(hostfile=path), config=toml('hosts = ["a slots=1"]'))
+    found = cluster(LaunchRequest(hostfile=path), config=toml('hosts = ["c slots=1"]'))
+    assert [host.address for host in found.hosts] == ["a", "b"]
 
 
 def test_the_trainer_ignores_the_cluster_section_and_no_other(toml):

@@ -89,7 +89,7 @@ def test_a_signal_while_positions_are_solved_ends_the_run_within_seconds(tmp_pat
     )
     words = ("--game", NIM, "--solver", f"{file}:Perfect", "--batch-size", "32", "--device", "cpu", *QUICK)
     command = (sys.executable, "-m", "alphazero", "train", "--runs-dir", str(tmp_path), *words)
-    job = subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True)
+    job = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     assert job.stderr is not None
     while line := job.stderr.readline():
         if "solving " in line:

@@ -138,7 +138,7 @@ class _Game:
             found.last_wins += value > 0 and player == last
 
     def look(self, state: State) -> Shown:
-        """All that the rules show. Raises AnswerError for what the core refuses or nobody could use."""
+        """All that the rules show. Raises AnswerError for an answer that the core refuses."""
         shown: Shown = {"is_terminal": bool(state.is_terminal())}
         if type(state).__str__ is not object.__str__:  # which has the object's address
             shown["__str__"] = str(state)
