@@ -42,13 +42,14 @@ def start_wandb(
     """
     require_wandb(config)
     import wandb
+    from wandb.integration import tensorboard
 
     try:
         path = run.path / ID_FILE  # by which a resumed run continues there
         if not path.exists():
             path.write_text(secrets.token_hex(4), encoding="utf-8")
         # Without copies of the files, which would stand below the run's directory and be read as well.
-        wandb.tensorboard.patch(save=False, root_logdir=str(run.path))
+        tensorboard.patch(save=False, root_logdir=str(run.path))
         started: Any = wandb.init(
             project=config.wandb_project,
             entity=config.wandb_team or None,
@@ -69,6 +70,6 @@ def start_wandb(
 
     def finish(failed: bool) -> None:
         started.finish(exit_code=int(failed))
-        wandb.tensorboard.unpatch()
+        tensorboard.unpatch()
 
     return finish
