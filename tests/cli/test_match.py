@@ -319,7 +319,7 @@ def test_a_match_continues_with_more_games_but_with_nothing_else_changed(
             "score= 'x': expect",
         ),
         (["--player", "random", "--player", "random", "--tc", "fast"], "--tc 'fast': expected"),
-        (["--player", "random", "--player", "random", "--openings", "no.epd"], "no.epd: cannot be read"),
+        (["--player", "random", "--player", "random", "--openings", "no.epd"], "no.epd: cannot"),
         (
             ["--player", "random", "--player", "random", "--openings", "b.epd", "--opening-plies", "2"],
             "--openings and --opening-plies: expected one of the two",

@@ -189,7 +189,7 @@ def explain_ssh(errors: str, *, has_answered: bool = False) -> str:
         if re.search(pattern, errors):
             return f"{matter}; expected {wanted} (ssh: {last_line(errors)})"
     if has_answered or not errors.strip():
-        return "its program there was killed by a signal; see dmesg on that host"
+        return "its program there was killed by a signal; expected it to end by itself (see dmesg there)"
     return f"ssh failed: {last_line(errors)}; expected a login without questions"
 
 

@@ -205,6 +205,7 @@ class _Reception(_Meeting):
         """Until all are there and reach each other."""
         self._introduced: queue.SimpleQueue[tuple[Participant, _Connection]] = queue.SimpleQueue()
         self._members: list[tuple[Participant, _Connection]] = []
+        self._other_threads = threading.active_count()
         listener.settimeout(TICK_S)
         met: dict[str, socket.socket] = {}
         try:
@@ -241,7 +242,7 @@ class _Reception(_Meeting):
                 self._tell({"missing": missing})
             with contextlib.suppress(OSError):  # none came, or it is gone again
                 connected, _ = listener.accept()
-                if threading.active_count() > self._own.count + SPARE_CONNECTIONS:
+                if threading.active_count() - self._other_threads > self._own.count + SPARE_CONNECTIONS:
                     connected.close()
                 else:
                     threading.Thread(target=self._introduce, args=(connected,), daemon=True).start()
