@@ -1,4 +1,4 @@
-"""`alphazero launch` and the shell launcher as a user types them."""
+"""`alphazero launch` as a user types it."""
 
 import base64
 import json
@@ -23,20 +23,7 @@ from alphazero.run.overview import list_runs
 from alphazero.settings.load import load_config, to_table
 from tests.support.paths import REPOSITORY
 
-SCRIPT = REPOSITORY / "launch_distributed_training.sh"
 LIMIT_S = 0.8
-
-
-def run_script(*arguments: str, script: Path = SCRIPT, cwd: Path | None = None, **environment: str):
-    """The shell launcher, with this interpreter's environment where the checkout has none."""
-    return subprocess.run(
-        [str(script), *arguments],
-        cwd=cwd,
-        env={**os.environ, "VIRTUAL_ENV": sys.prefix, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
 
 
 @pytest.fixture
@@ -252,16 +239,16 @@ def save_in_run(directory: Path, batch_size: int, micro_batch_size: int, step: i
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "expected"),
     [
         (("--batch-size", "1021"), "runs/chess_cpu: batch size was 256 at step 5, is 1021"),
         (("--gpus", "1000"), "runs/chess_cpu, which continues: --batch-size 256"),
     ],
 )
-def test_what_a_run_has_is_not_blamed_on_flags(no_gpu, tmp_path, capsys, flags, told):
+def test_what_a_run_has_is_not_blamed_on_flags(no_gpu, tmp_path, capsys, flags, expected):
     save_in_run(tmp_path, 256, 128)
     assert main(["launch", *flags, "--dry-run"]) == 2
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("bit", [0, 1, 6])
@@ -400,15 +387,6 @@ def test_a_cluster_stands_in_the_toml_of_the_run(
     )
 
 
-def test_the_sample_batch_script_is_clean_and_names_flags_that_exist(capsys: pytest.CaptureFixture[str]):
-    sample = REPOSITORY / "examples" / "train.sbatch"
-    assert "--ntasks-per-node=1" in sample.read_text()
-    command = next(line for line in sample.read_text().splitlines() if line.startswith("exec"))
-    words = [word for word in shlex.split(command)[2:] if word != "$@"]
-    assert main(["launch", *words, "--device", "cpu", "--dry-run"]) == 0
-    assert_shellcheck_finds_nothing(sample)
-
-
 def test_the_shipped_hostfile_runs_on_this_machine(no_gpu, capsys: pytest.CaptureFixture[str]):
     assert main(["launch", "--hostfile", str(REPOSITORY / "hostfile"), "--dry-run"]) == 0
     assert "--nproc_per_node=1" in capsys.readouterr().out
@@ -432,53 +410,6 @@ def test_help_and_dry_run_answer_at_once_and_import_no_torch(arguments: list[str
     assert "alphazero.cli.training.launch" in imported
     assert not {"torch", "deepspeed", "numpy", "pyarrow"} & imported
     assert fastest < LIMIT_S  # CPU time: other work on this machine does not count
-
-
-def test_the_shell_launcher_works_from_anywhere_and_leaves_relative_paths_to_the_caller(tmp_path: Path):
-    (tmp_path / "games.pgn").touch()
-    run = run_script("--dry-run", "--device", "cpu", "--data", "games.pgn", cwd=tmp_path)
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.endswith(f"{REPOSITORY}/train_distributed.py --data games.pgn --device cpu\n")
-    link = tmp_path / "train"
-    link.symlink_to(SCRIPT)
-    assert run_script("--dry-run", "--device", "cpu", script=link, cwd=tmp_path).returncode == 0
-
-
-def test_the_shell_launcher_passes_the_exit_status_on():
-    run = run_script("--gpus", "none")
-    assert run.returncode == 2
-    assert run.stderr == "alphazero: error: --gpus: 'none': expected a whole number from -1 to 1024\n"
-
-
-def test_without_an_environment_the_shell_launcher_names_make_setup(tmp_path: Path):
-    checkout, path = tmp_path / "checkout", tmp_path / "bin"
-    checkout.mkdir()
-    path.mkdir()
-    script = Path(shutil.copy(SCRIPT, checkout))
-    for tool in ("bash", "env", "dirname", "readlink"):
-        (path / tool).symlink_to(shutil.which(tool))
-    run = run_script(script=script, cwd=tmp_path, PATH=str(path), VIRTUAL_ENV="")
-    assert (run.returncode, run.stdout) == (2, "")
-    assert "no python3 found; expected Python 3.10 or newer" in run.stderr
-    (path / "python3").symlink_to(sys.executable)  # by another name it has none of the environment's packages
-    bare = run_script(script=script, cwd=tmp_path, PATH=str(path), VIRTUAL_ENV="", PYTHONNOUSERSITE="1")
-    assert bare.returncode == 2
-    assert f"run 'make setup' in {checkout}" in bare.stderr
-
-
-def test_the_shell_launcher_is_short_and_clean():
-    assert len(SCRIPT.read_text().splitlines()) < 80
-    assert_shellcheck_finds_nothing(SCRIPT)
-
-
-def assert_shellcheck_finds_nothing(script: Path) -> None:
-    """Skips where there is no shellcheck."""
-    beside = Path(sys.executable).with_name("shellcheck")
-    shellcheck = shutil.which("shellcheck") or (str(beside) if beside.exists() else None)
-    if shellcheck is None:
-        pytest.skip("shellcheck is not installed")
-    found = subprocess.run([shellcheck, str(script)], capture_output=True, text=True)
-    assert found.stdout == ""
 
 
 def test_a_run_in_use_is_refused_before_ranks_start(no_gpu, tmp_path: Path, monkeypatch, capsys):

@@ -68,8 +68,8 @@ def find_sources(arguments: Sequence[Path], kind: Kind, say: Callable[[str], Non
     """The sources behind paths: files as given, directories searched for the kind's names and sorted.
 
     A source is named by its place below the directory given, or by its last part; where two would be named
-    alike, by their paths as given. What is below a directory and cannot be opened, or is no file (a pipe, a
-    device), is passed over, with a line to `say`. Raises DataError for what cannot be read or is named twice.
+    alike, by their paths as given. Pipes, devices and what cannot be opened below a directory are passed
+    over, with a line to `say`. Raises DataError for what cannot be read or is named twice.
     """
     found: list[tuple[Path, str, list[Path]]] = []
     for argument in arguments:

@@ -56,7 +56,7 @@ METHODS = tuple(name for name in {**vars(Playable), **vars(State)} if not name.s
 
 
 class AnswerError(ValueError):
-    """What the rules answered, where it can be none; the message says all."""
+    """An answer of the rules that cannot be right; its message is complete."""
 
 
 class StrayError(Exception):
@@ -119,7 +119,7 @@ class Rules:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Planes, height and width of an observation; one square where it is no board."""
+        """Planes, height and width of an observation; a single square for other shapes."""
         return shape_of_board(self.observed)
 
     def copy(self, state: State) -> State:

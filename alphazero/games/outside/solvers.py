@@ -192,7 +192,7 @@ def check_solver(name: str, game: str) -> None:
 def solver_of(name: str, rules: Rules, tick: Callable[[int], None] = lambda searched: None) -> Solve:
     """The solver of a recorded name: our search, or a function or class of a file that the user named.
 
-    The user's own gets a copy of each state, and raises RulesError where it fails or gives what is no value.
+    The user's own gets a copy of each state; RulesError where it fails, or its answer is not a value.
     Raises ConfigError, and RulesError where the file fails at once.
     """
     if name == EXACT:

@@ -319,7 +319,7 @@ class UciEngine:
     def _start(self, search: EngineSearch | PerftCount) -> None:
         def answer() -> None:
             try:
-                with suppress(BrokenPipeError):  # nobody reads the answer
+                with suppress(BrokenPipeError):  # the reader has gone
                     search.run()
             finally:
                 self._inbox.put(EngineEvent.ANSWERED)

@@ -85,7 +85,7 @@ class _Game:
     moves: list[int] = field(default_factory=list)
 
     def so_far(self) -> str:
-        """For messages."""
+        """The moves of this game, as messages of faults end."""
         return f" (the moves so far: {text_of_moves(self.moves)})"
 
     def play(self, draw: random.Random, is_on_copies: bool) -> None:
