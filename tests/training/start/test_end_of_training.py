@@ -29,9 +29,8 @@ def train_with(monkeypatch: pytest.MonkeyPatch, work: Any) -> list[str]:
     config: Any = SimpleNamespace(
         run=SimpleNamespace(log_format="text", quiet=False), preset="", training=None
     )
-    settings: Any = None
     with contextlib.suppress(TrainingError):
-        called.append(f"status {module.train(config, settings, runtime, request)}")
+        called.append(f"status {module.train(config, runtime, request)}")
     return called
 
 
