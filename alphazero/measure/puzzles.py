@@ -1,4 +1,4 @@
-"""Lichess's puzzles: read, solved by a player move by move, and the rating that explains what was solved.
+"""Lichess's puzzles, solved by a player move by move as test suites are, and the rating that explains it.
 
 A puzzle begins with the opponent's move; then each move of the solver must be the solution's, or mate: "any
 move that checkmates should win the puzzle" (https://database.lichess.org/#puzzles). The puzzle's rating is
@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from alphazero.base.errors import DataError, GameInputError
 from alphazero.base.text import quoted, reason, shortened
 from alphazero.data.formats.pgn import text_lines
 from alphazero.games.core_types import Line
+from alphazero.games.notation import move_text
 from alphazero.games.registry import make_line
 from alphazero.measure.elo import zero_of
 from alphazero.measure.rating import ELO_PER_UNIT, Rating
@@ -121,34 +122,43 @@ def _puzzle(path: Path, number: int, row: dict[str, str]) -> Puzzle:
     return Puzzle(shortened(row.get("PuzzleId") or f"{path.name}:{number}"), fen, moves, int(rating))
 
 
-def solve(
-    puzzles: Sequence[Puzzle],
-    choose: Choose,
-    at_once: int,
-    ended: Callable[[int], None],
-) -> list[bool]:
-    """Which of them a player solves, `at_once` at a time.
+class Problem(Protocol):
+    """A position with a solution: a puzzle, or one of a test suite."""
+
+    @property
+    def name(self) -> str: ...
+
+    def line(self) -> Line: ...
+
+    def judge(self, line: Line, move: int) -> bool | None: ...
+
+
+def failures(
+    problems: Sequence[Problem], choose: Choose, at_once: int, ended: Callable[[int], None]
+) -> list[str | None]:
+    """The move by which a player fails each of them, None where it solves it; `at_once` at a time.
 
     `ended` is called with the number of each that is over. Where the rules have ended the game (Lichess waits
-    for a claim of a draw), no move is left to find.
+    for a claim of a draw), no move is left to find and none is given.
     """
-    solved = [False] * len(puzzles)
-    waiting = iter(enumerate(puzzles))
+    failed: list[str | None] = [""] * len(problems)
+    waiting = iter(enumerate(problems))
     lines: dict[int, Line] = {}
     while True:
-        lines |= {number: puzzle.line() for number, puzzle in islice(waiting, at_once - len(lines))}
+        lines |= {number: problem.line() for number, problem in islice(waiting, at_once - len(lines))}
         if not lines:
-            return solved
-        verdicts: dict[int, bool | None] = {n: False for n, line in lines.items() if line.outcome().over}
-        asked = {number: line for number, line in lines.items() if number not in verdicts}
-        moves = choose(asked) if asked else ()
-        for (number, line), move in zip(asked.items(), moves, strict=True):
-            verdicts[number] = puzzles[number].judge(line, move)
-        for number, verdict in verdicts.items():
+            return failed
+        asked = {number: line for number, line in lines.items() if not line.outcome().over}
+        over = lines.keys() - asked.keys()
+        for (number, line), move in zip(asked.items(), choose(asked) if asked else (), strict=True):
+            text = move_text(line, move)
+            verdict = problems[number].judge(line, move)
             if verdict is not None:
-                solved[number] = verdict
-                del lines[number]
-                ended(number)
+                failed[number] = None if verdict else text
+                over.add(number)
+        for number in over:
+            del lines[number]
+            ended(number)
 
 
 def bands(puzzles: Sequence[Puzzle], solved: Sequence[bool]) -> list[dict[str, int]]:

@@ -12,7 +12,7 @@ import zstandard
 
 from alphazero.base.errors import DataError
 from alphazero.games.core_types import Line
-from alphazero.measure.puzzles import Puzzle, bands, explaining_rating, read_puzzles, solve
+from alphazero.measure.puzzles import Puzzle, bands, explaining_rating, failures, read_puzzles
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.weights.open_network import open_network
 from alphazero.play.matches.players import network_player
@@ -117,8 +117,8 @@ def test_puzzles_are_solved_side_by_side_and_each_is_left_when_it_is_over():
             moves.append(others[0] if wrong.get(number) == step else solution)
         return moves
 
-    solved = solve(puzzles, choose, 4, left.append)
-    assert [number for number, is_solved in enumerate(solved) if not is_solved] == sorted(wrong)
+    failed = failures(puzzles, choose, 4, left.append)
+    assert [number for number, move in enumerate(failed) if move] == sorted(wrong)
     assert max(asked) == 4 and sum(asked) == 7 * 3 + 1 + 3 + 2
     assert sorted(left) == list(range(10))
 
@@ -131,8 +131,8 @@ def test_a_puzzle_in_which_the_rules_end_the_game_is_not_solved():
         return [line.text_to_move("a1a8") for line in lines.values()]
 
     assert drawn.fen.endswith("b - - 99 80")
-    assert solve([TWO_MATES, drawn, TWO_MATES], choose, 3, lambda number: None) == [True, False, True]
-    assert solve([drawn], choose, 3, lambda number: None) == [False]
+    assert failures([TWO_MATES, drawn, TWO_MATES], choose, 3, lambda number: None) == [None, "", None]
+    assert failures([drawn], choose, 3, lambda number: None) == [""]
 
 
 def rated(*ratings: int) -> list[Puzzle]:
@@ -212,6 +212,7 @@ def test_lc0_solves_the_puzzles_that_we_solve_with_its_network(shared_data: Path
     network, _ = open_network(weights, torch.device("cpu"))
     evaluator = NetworkEvaluator(network, torch.device("cpu"), "fp32", 16)
     player = network_player(evaluator)
-    solved = solve(puzzles, lambda lines: player(list(lines.values())), 25, lambda number: None)
+    failed = failures(puzzles, lambda lines: player(list(lines.values())), 25, lambda number: None)
+    solved = [move is None for move in failed]
     assert solved == [lc0_solves(puzzle) for puzzle in puzzles]
     assert 15 < sum(solved) < 45
