@@ -15,6 +15,7 @@ import torch
 from google.protobuf.message import DecodeError, Message
 
 from alphazero.base.errors import WeightsError
+from alphazero.base.text import reason
 from alphazero.games.registry import GameSpec, get_spec
 from alphazero.network.weights.lc0_attention import (
     EMBEDDING,
@@ -32,7 +33,7 @@ from alphazero.network.weights.lc0_schema import (
     MOVES_LEFT_V1,
     POLICY_HEADS,
     check_format,
-    check_wire,
+    check_num_fields,
     is_attention_body,
     net_class,
 )
@@ -87,11 +88,11 @@ def parse_lc0(data: bytes) -> WeightsFile:
     # fixed32 magic is the first field of every file lc0's tools write; checked before the rest is parsed.
     if data[:5] != b"\x0d" + MAGIC.to_bytes(4, "little"):
         raise WeightsError("no lc0 network: expected the magic number 0x1c0 at the start")
-    check_wire(memoryview(data))
+    check_num_fields(memoryview(data))
     try:
         net = net_class().FromString(data)
     except DecodeError as error:
-        raise WeightsError(f"not a protobuf message: {error}") from None
+        raise WeightsError(f"damaged or truncated: {reason(error)}; expected a protobuf message") from None
     check_format(net)
     config = config_of_table(attention_config(net) if is_attention_body(net) else tower_config(net))
     state_dict: dict[str, torch.Tensor] = {}

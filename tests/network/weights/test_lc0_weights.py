@@ -206,7 +206,7 @@ def bad_files() -> dict[str, bytes]:
         "not finite": net_file(changed(fields, 10, infinite)),
         "3 bytes, expected a multiple of 2": net_file(changed(fields, 10, message((3, b"abc")))),
         "encoding 9": net_file(changed(fields, 10, message((3, b"abcdef"), (4, 9)))),
-        "announced": net_file(fields)[:-40],
+        "damaged or truncated": net_file(fields)[:-40],
     }
 
 
@@ -232,8 +232,6 @@ def bad_attention_files() -> dict[str, bytes]:
         "policy.promotion: from 0.0 to inf": file(22, message((1, 0.0), (2, float("inf")), (3, bytes(128)))),
         "policy.key: 3 bytes, expected a multiple of 2": file(19, message((3, b"abc"))),
         "ip3_pol_b: encoding 9": file(20, message((3, b"abcdef"), (4, 9))),
-        "ip4_pol_w: stands 2 times": net_file([*fields, (22, b"")], format_bytes=layout),
-        "ip2_pol_w: wire type 0, expected bytes": net_file([(17, 7), *fields], format_bytes=layout),
         "encoders in the attention policy head": net_file([*fields, (21, b"")], format_bytes=layout),
         "several policy heads": net_file([*fields, (45, b"")], format_bytes=layout),
         "attention body: expected": net_file([*fields, (25, b"")], format_bytes=layout),
