@@ -205,9 +205,16 @@ EMBEDDING_MAP, EMBEDDING_DENSE = 1, 2  # INPUT_EMBEDDING_PE_MAP, INPUT_EMBEDDING
 # PolicyFormat of our heads, and back.
 POLICY_NUMBERS = {"convolution": 2, "attention": 3}
 POLICY_HEADS = {number: head for head, number in POLICY_NUMBERS.items()}
-
-CLASSICAL_POLICY = "classical policy head (fully connected)"
-NETWORK_NAMES = {1: CLASSICAL_POLICY, 2: CLASSICAL_POLICY, 5: "ONNX network"}
+# What a network that ours can represent says in its format: NetworkFormat's fields and their numbers.
+REPRESENTED = {
+    "network": (TOWER_WITHOUT_SE, TOWER_WITH_SE, *ATTENTION_BODIES),
+    "input": (INPUT_CLASSICAL_112,),
+    "policy": tuple(POLICY_HEADS),
+    "value": (VALUE_WDL,),
+    "output": (OUTPUT_WDL,),
+    "moves_left": (0, MOVES_LEFT_V1),
+    "default_activation": (0, 1),
+}
 
 
 def check_format(net: Message) -> None:
@@ -231,40 +238,22 @@ def check_format(net: Message) -> None:
 
 
 def foreign_part(net: Message) -> str | None:
-    """The first part of a network that ours cannot have, by its name."""
+    """The first part of a network that ours cannot have."""
     layout, weights = net.format.network_format, net.weights
-    # A file without the format message is the oldest kind (lc0 loader.cc FixOlderWeightsFile).
-    structure = layout.network if layout.HasField("network") else 1
-    if structure not in (TOWER_WITHOUT_SE, TOWER_WITH_SE, *ATTENTION_BODIES):
-        return NETWORK_NAMES.get(structure, f"structure {structure}")
-    input_format = layout.input if layout.HasField("input") else INPUT_CLASSICAL_112
-    if input_format != INPUT_CLASSICAL_112:
-        return f"input of kind {input_format}"
-    if layout.policy not in POLICY_HEADS:
-        return CLASSICAL_POLICY if layout.policy == 1 else f"policy head of kind {layout.policy}"
-    if layout.value != VALUE_WDL:
-        return f"value head of kind {layout.value}"
-    faults = {
-        "encoders in the attention policy head": len(weights.pol_encoder) > 0,
-        f"output format {layout.output}": layout.output != OUTPUT_WDL,
-        f"moves-left head of kind {layout.moves_left}": layout.moves_left > MOVES_LEFT_V1,
-    }
+    for name, numbers in REPRESENTED.items():
+        number = getattr(layout, name)
+        if number not in numbers and (name != "input" or layout.HasField(name)):
+            return f"network format {name} {number}"
     has_attention = POLICY_HEADS[layout.policy] == "attention"
+    policies, values = weights.policy_heads, weights.value_heads
+    heads = (policies.vanilla, policies.optimistic_st, policies.soft, policies.opponent)
+    relative = [(encoder.mha, name) for encoder in weights.encoder for name in ("rpe_q", "rpe_k", "rpe_v")]
+    faults = {"encoders in a policy head": any(len(head.pol_encoder) > 0 for head in (weights, *heads))}
     if is_attention_body(net):
-        heads = weights.policy_heads
         faults |= {
             "convolutional policy head on an attention body": not has_attention,
-            f"activation of kind {layout.default_activation}": layout.default_activation > 1,
-            "relative positions": any(
-                encoder.mha.HasField(name)
-                for encoder in weights.encoder
-                for name in ("rpe_q", "rpe_k", "rpe_v")
-            ),
-            "heads by other names": len(heads.policy_head_map) + len(weights.value_heads.value_head_map) > 0,
-            "encoders in a policy head": any(
-                len(head.pol_encoder) > 0
-                for head in (heads.vanilla, heads.optimistic_st, heads.soft, heads.opponent)
-            ),
+            "relative positions": any(mha.HasField(name) for mha, name in relative),
+            "heads by other names": len(policies.policy_head_map) + len(values.value_head_map) > 0,
         }
     else:
         faults |= {
