@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.base.errors import RulesError
-from alphazero.games.outside import rules
 from alphazero.games.outside.trials.measured import MOST_PLIES, measure
 from alphazero.games.registry import read_game
 from tests.support.paths import SUPPORT
@@ -49,13 +47,3 @@ def test_a_game_that_never_ends_is_measured_all_the_same(tmp_path: Path) -> None
     path.write_text(ENDLESS, encoding="utf-8")
     measured = measure(read_game("--game", f"{path}:Game"))
     assert measured.mean_plies == MOST_PLIES and measured.mean_legal == 2.0
-
-
-def test_rules_that_loop_while_they_are_measured_end_in_a_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rules, "PATIENCE_S", 0.5)
-    path = tmp_path / "loops.py"
-    path.write_text(ENDLESS.replace("self.player = 1 - self.player", "\n        while True: pass"))
-    with pytest.raises(RulesError, match=r"loops\.py:\d+: EndlessLoop: no answer for"):
-        measure(read_game("--game", f"{path}:Game"))

@@ -12,7 +12,6 @@ import pytest
 import alphazero._core as _core
 from alphazero.base.errors import RulesError
 from alphazero.data.sampling.loader import Loader, WindowEncoder
-from alphazero.games.outside import rules
 from alphazero.games.outside.trials import symmetry
 from alphazero.games.registry import get_spec, read_game
 from alphazero.training.sources.given_games import find_symmetries
@@ -212,12 +211,9 @@ def test_a_symmetry_that_is_none_is_refused_with_the_first_position(
     assert "row.py" in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_faults_of_the_rules_are_lines_here_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_of_the_rules_are_lines_here_too(tmp_path: Path) -> None:
     with pytest.raises(RulesError, match=r"row\.py:\d+: ZeroDivisionError"):
         found(row_game(tmp_path, "def returns(self): return 1 / 0"))
-    monkeypatch.setattr(rules, "PATIENCE_S", 0.5)
-    with pytest.raises(RulesError, match=r"row\.py:\d+: EndlessLoop: no answer for"):
-        found(row_game(tmp_path, "def apply_action(self, action):", "    while True: action += 1"))
 
 
 def test_the_loader_looks_for_symmetries_only_where_samples_are_turned(tmp_path: Path) -> None:
