@@ -9,17 +9,25 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from alphazero.base.errors import RulesError
-from alphazero.base.text import counted
-from alphazero.games.outside.rules import Rules, State, answered, as_floats, watched
+from alphazero.games.outside.rules import (
+    Rules,
+    State,
+    actions_of,
+    answered,
+    as_floats,
+    returns_of,
+    text_of_moves,
+    watched,
+)
 from alphazero.games.outside.use import rules_of, use_rules
 
 Images: TypeAlias = npt.NDArray[np.int32]
@@ -34,19 +42,11 @@ LEAST_PLIES = 16  # that must have been compared
 
 @dataclass(frozen=True, eq=False)
 class Symmetry:
-    """One beside the identity.
-
-    name: of one of the board, "" where the game names it. numbers: where each number of an observation goes.
-    actions: the image of each action.
-    """
+    """One beside the identity. numbers: where each of an observation goes. actions: the image of each."""
 
     name: str
     numbers: Images
     actions: Images
-
-
-class _ContradictionError(Exception):
-    """What shows that a game and its image are none of each other."""
 
 
 @cache
@@ -57,19 +57,15 @@ def symmetries_of(name: str) -> tuple[Symmetry, ...]:
     """
     rules = rules_of(name)
     with rules.explain.faults(), watched():
-        named = _named(rules)
-        return _of_board(rules) if named is None else named
+        named = getattr(rules.start, "symmetries", None)
+        named = named() if callable(named) else named
+        return _of_board(rules) if named is None else _named(rules, named)
 
 
 def described(symmetries: Sequence[Symmetry]) -> str:
-    """For people: '1 beside the identity (turned by 180 degrees), found by random play'."""
-    if not symmetries:
-        return "none beside the identity"
-    if not symmetries[0].name:
-        return f"{len(symmetries)} beside the identity, named by the game"
+    """'1 beside the identity (turned by 180 degrees)'."""
     names = ", ".join(symmetry.name for symmetry in symmetries)
-    what = names if len(symmetries) < 7 else "all turns and reflections of the board"
-    return f"{len(symmetries)} beside the identity ({what}), found by random play"
+    return f"{len(symmetries)} beside the identity ({names})" if symmetries else "none beside the identity"
 
 
 def use_symmetries(name: str) -> int:
@@ -84,51 +80,39 @@ def use_symmetries(name: str) -> int:
     return count
 
 
-def _named(rules: Rules) -> tuple[Symmetry, ...] | None:
-    """Those that the game names; None where it names none."""
-    pairs = getattr(rules.start, "symmetries", None)
-    pairs = pairs() if callable(pairs) else pairs
-    if pairs is None:
-        return None
+def _named(rules: Rules, pairs: Iterable[Sequence[object]]) -> tuple[Symmetry, ...]:
+    """Those that the game names but for the identity."""
     place = rules.explain.place
-    squares, all_numbers = math.prod(rules.shape[1:]), math.prod(rules.shape)
+    squares, size = math.prod(rules.shape[1:]), math.prod(rules.shape)
     symmetries = []
     for index, pair in enumerate(pairs):
-        name = f"{place}: symmetries[{index}]"
-        if len(pair) != 2:
-            raise RulesError(f"{name}: expected a pair, squares and actions")
-        moved, actions = _permutation(pair[0], squares), _permutation(pair[1], rules.num_actions)
-        if actions is None:
-            raise RulesError(f"{name}: expected a permutation of the {counted(rules.num_actions, 'action')}")
-        if moved is not None and squares > 1:
-            numbers: Images | None = _in_each_plane(rules, moved)
-        else:
-            numbers = _permutation(pair[0], all_numbers)
-        if numbers is None:
-            either = f"{squares} squares or of all {all_numbers}" if squares > 1 else f"{all_numbers}"
-            raise RulesError(f"{name}: expected a permutation of the {either} numbers of an observation")
+        name = f"symmetries[{index}]"
+        moved, *others = (np.asarray(images).reshape(-1) for images in pair)
+        actions = others[0] if len(others) == 1 else moved[:0]
+        numbers = _in_each_plane(rules, moved, range(rules.shape[0])) if moved.size == squares else moved
+        if not (_is_permutation(numbers, size) and _is_permutation(actions, rules.num_actions)):
+            raise RulesError(
+                f"{place}: {name}: expected a pair, a permutation of the {squares} squares or of all {size} "
+                f"numbers of an observation, and one of the {rules.num_actions} actions"
+            )
         if not (np.array_equal(numbers, np.sort(numbers)) and np.array_equal(actions, np.sort(actions))):
-            symmetry = Symmetry("", numbers, actions)
-            if fault := _Trial(rules, symmetry).fault():
-                raise RulesError(f"{name}: {fault}")
+            symmetry = Symmetry(name, numbers.astype(np.int32), actions.astype(np.int32))
+            fault, _ = _tried(rules, symmetry, np.eye(rules.shape[0], dtype=bool))
+            if fault:
+                raise RulesError(f"{place}: {name}: {fault}")
             symmetries.append(symmetry)
     if len(symmetries) > MOST_NAMED:
         raise RulesError(f"{place}: {len(symmetries)} symmetries; expected {MOST_NAMED} at most")
     return tuple(symmetries)
 
 
-def _permutation(images: object, size: int) -> Images | None:
-    """What a game names as a permutation of so many; None for anything else."""
-    array: npt.NDArray[np.generic] = np.asarray(images)
-    if array.dtype.kind not in "iu" or not np.array_equal(np.sort(array, axis=None), np.arange(size)):
-        return None
-    return array.reshape(-1).astype(np.int32)
+def _is_permutation(images: npt.NDArray[Any], size: int) -> bool:
+    return images.dtype.kind in "iu" and np.array_equal(np.sort(images), np.arange(size))
 
 
-def _in_each_plane(rules: Rules, squares: Images, planes: Sequence[int] | None = None) -> Images:
-    """Numbers that move with their squares, each plane to its place in `planes` or where it is."""
-    places = np.array(planes or range(rules.shape[0]), np.int32)[:, None]
-    numbers: Images = (places * np.int32(len(squares)) + squares).reshape(-1)
+def _in_each_plane(rules: Rules, squares: npt.NDArray[Any], planes: Sequence[int]) -> npt.NDArray[Any]:
+    """Numbers that move with their squares, each plane to its place in `planes`."""
+    numbers: npt.NDArray[Any] = (np.array(planes)[:, None] * len(squares) + squares).reshape(-1)
     return numbers
 
 
@@ -156,9 +140,15 @@ def _of_board(rules: Rules) -> tuple[Symmetry, ...]:
         if source.shape != grid.shape or actions is None or squares.tobytes() in seen:
             continue
         seen.add(squares.tobytes())
-        trial = _Trial(rules, Symmetry(name, _in_each_plane(rules, squares), actions), may_move_planes=True)
-        if not trial.fault() and trial.plies >= LEAST_PLIES and (planes := trial.order_of_planes()):
-            symmetries.append(Symmetry(name, _in_each_plane(rules, squares, planes), actions))
+        symmetry = Symmetry(name, _in_each_plane(rules, squares, range(rules.shape[0])), actions)
+        # Planes may be of one side of the board: then a plane of the image is another one.
+        fits = np.ones((rules.shape[0],) * 2, bool)
+        fault, plies = _tried(rules, symmetry, fits)
+        # Of planes that always looked the same each stays.
+        planes = [plane if row[plane] else int(row.argmax()) for plane, row in enumerate(fits)]
+        if not fault and plies >= LEAST_PLIES and len(set(planes)) == len(planes):
+            numbers = _in_each_plane(rules, squares, planes).astype(np.int32)
+            symmetries.append(Symmetry(name, numbers, actions))
     return tuple(symmetries)
 
 
@@ -176,75 +166,47 @@ def _actions_of(rules: Rules, squares: Images) -> Images | None:
     return np.concatenate([squares, passes])
 
 
-class _Trial:
-    """Games on which a symmetry is tried.
+def _tried(rules: Rules, symmetry: Symmetry, fits: npt.NDArray[np.bool_]) -> tuple[str, int]:
+    """Why a symmetry is none, with the first position that shows it, or ""; and the plies it was tried on.
 
-    may_move_planes: planes may be of one side of the board, so that a plane of the image is another one; the
-    trial leaves the places that fit all positions.
+    fits: [from, to] of planes; those of the image that look otherwise are cleared.
     """
-
-    def __init__(self, rules: Rules, symmetry: Symmetry, *, may_move_planes: bool = False) -> None:
-        self._rules = rules
-        self._source = np.argsort(symmetry.numbers)
-        self._image = symmetry.actions.tolist()
-        count = rules.shape[0]
-        self._fits = np.ones((count, count), bool) if may_move_planes else np.eye(count, dtype=bool)
-        self._draw = random.Random(SEED)
-        self._moves: list[int] = []
-        self.plies = 0
-
-    def fault(self) -> str:
-        """Why it is none, with the first position that shows it, else ""."""
-        most = min(MOST_PLIES, MOST_NUMBERS // math.prod(self._rules.shape))
-        try:
-            while self.plies < most:
-                self._play(most)
-        except _ContradictionError as error:
-            return f"{error} (the moves so far: {','.join(map(str, self._moves)) or 'none'})"
-        return ""
-
-    def order_of_planes(self) -> list[int] | None:
-        """Where each plane goes; of those that always looked the same each stays. None: nothing fits."""
-        order = [plane if fits[plane] else int(fits.argmax()) for plane, fits in enumerate(self._fits)]
-        return order if len(set(order)) == len(order) else None
-
-    def _play(self, most: int) -> None:
-        """One game, to its end or until enough is seen."""
-        self._moves.clear()
-        game, image = (self._rules.copy(self._rules.start) for _ in range(2))
-        self.plies += 1
-        while not self._compare(game, image) and self.plies < most:
-            legal = sorted(game.legal_actions())
-            action = self._draw.choice(legal)
-            if sorted(self._image[each] for each in legal) != sorted(image.legal_actions()):
-                raise _ContradictionError(f"the legal actions {legal} are not those of the turned game")
+    source, image, draw = np.argsort(symmetry.numbers), symmetry.actions.tolist(), random.Random(SEED)
+    most = min(MOST_PLIES, MOST_NUMBERS // math.prod(rules.shape))
+    plies = 0
+    while plies < most:
+        moves: list[int] = []
+        game, turned = (rules.copy(rules.start) for _ in range(2))
+        while True:
+            plies += 1
+            if differ := _difference(game, turned, image, source, fits):
+                return (
+                    f"the turned game differs in {differ} (the moves so far: {text_of_moves(moves)})",
+                    plies,
+                )
+            if game.is_terminal() or plies >= most:
+                break
             answered()
-            game.apply_action(action)
-            image.apply_action(self._image[action])
-            self._moves.append(action)
-            self.plies += 1
+            moves.append(draw.choice(actions_of(game)))
+            game.apply_action(moves[-1])
+            turned.apply_action(image[moves[-1]])
+    return "", plies
 
-    def _compare(self, game: State, image: State) -> bool:
-        """Whether both are over. What is seen at the end of a game proves nothing."""
-        ended = [bool(state.is_terminal()) for state in (game, image)]
-        about = [
-            [float(value) for value in state.returns()] if is_over else [state.current_player()]
-            for state, is_over in zip((game, image), ended, strict=True)
-        ]
-        if ended[0] != ended[1] or about[0] != about[1]:
-            raise _ContradictionError(f"{about[0]} in the game and {about[1]} in the turned game")
-        if not ended[0]:
-            player = game.current_player()
-            turned, seen = self._seen(game, player)[self._source], self._seen(image, player)
-            planes = seen.reshape(len(self._fits), -1)
-            for fits, row in zip(self._fits, turned.reshape(planes.shape), strict=True):
-                fits[fits] = (planes[fits] == row).all(axis=1)
-            if not self._fits.any(axis=1).all():
-                raise _ContradictionError("the turned game looks different")
-        return ended[0]
 
-    def _seen(self, state: State, player: int) -> npt.NDArray[np.float32]:
-        numbers = as_floats(state.observation_tensor(player))
-        if numbers.size != len(self._source):
-            raise ValueError(f"observation_tensor: {numbers.size} numbers; expected {len(self._source)}")
-        return numbers
+def _difference(
+    game: State, turned: State, image: Sequence[int], source: npt.NDArray[Any], fits: npt.NDArray[np.bool_]
+) -> str:
+    """The method that shows it, else "". What is seen at the end of a game proves nothing."""
+    if (is_over := game.is_terminal()) != turned.is_terminal():
+        return "is_terminal()"
+    if is_over:
+        return "returns()" if returns_of(game) != returns_of(turned) else ""
+    if (player := game.current_player()) != turned.current_player():
+        return "current_player()"
+    if sorted(image[action] for action in actions_of(game)) != actions_of(turned):
+        return "legal_actions()"
+    planes = as_floats(turned.observation_tensor(player)).reshape(len(fits), -1)
+    expected = as_floats(game.observation_tensor(player))[source].reshape(planes.shape)
+    for row, plane in zip(fits, expected, strict=True):
+        row[row] = (planes[row] == plane).all(axis=1)
+    return "" if fits.any(axis=1).all() else "observation_tensor()"
