@@ -16,7 +16,7 @@ from alphazero.cli.command_table import build_parser, run_command
 from alphazero.cli.training import games
 from alphazero.cli.training.train import chosen_lines, read_settings
 from alphazero.games.lines import first_player_moves
-from alphazero.games.outside.trials.check import Findings, check, notes_of
+from alphazero.games.outside.check import Findings, check, notes_of
 from alphazero.games.outside.use import rules_of
 from alphazero.games.registry import game_names, make_line, read_game
 from alphazero.settings.load import to_table

@@ -17,8 +17,8 @@ import torch
 from alphazero.base.errors import ConfigError, GameInputError, RulesError
 from alphazero.games.board import Board
 from alphazero.games.outside import names, openspiel, python_file
+from alphazero.games.outside.check import check
 from alphazero.games.outside.rules import shape_of_board
-from alphazero.games.outside.trials.check import check
 from alphazero.games.outside.use import rules_of
 from alphazero.games.registry import GameSpec, get_spec, known_game, make_line, read_game
 from alphazero.network.inference.evaluator import NetworkEvaluator
@@ -247,7 +247,7 @@ def test_a_fault_of_the_rules_is_one_line_with_the_place_and_the_position(
 def test_a_class_without_a_method_or_a_number_of_actions_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="class Game has no method returns"):
         rules_of(game_of(tmp_path, "returns = None"))
-    with pytest.raises(ConfigError, match="class Game has no num_distinct_actions"):
+    with pytest.raises(ConfigError, match="class Game: num_distinct_actions is None"):
         rules_of(game_of(tmp_path, "num_distinct_actions = None"))
     with pytest.raises(RulesError, match=r"game\.py:12: SyntaxError"):
         rules_of(game_of(tmp_path, "def legal_actions(self: return"))
@@ -401,8 +401,8 @@ def test_rules_that_do_not_answer_end_the_process_with_their_line(
     path.write_text(text, encoding="utf-8")
     program = (
         "from alphazero.games.board import Board; from alphazero.games.outside import python_file, rules; "
-        "from alphazero.games.outside.trials.check import check; "
-        "from alphazero.games.outside.trials.measured import measure; "
+        "from alphazero.games.outside.check import check; "
+        "from alphazero.settings.chosen import measure; "
         "from alphazero.games.outside.use import rules_of; from alphazero.games.registry import read_game; "
         f"GAME = {f'{path}:Game'!r}; rules.PATIENCE_S = python_file.IMPORTS_S = 0.5; {asked}"
     )
@@ -420,9 +420,9 @@ def test_what_rules_print_goes_to_stderr_and_ends(tmp_path: Path, capsys: pytest
     assert f"{tmp_path / 'game.py'}: print() was called " in err.splitlines()[-1]
 
 
-def test_a_state_that_cannot_be_copied_is_named_with_what_hinders_it(tmp_path: Path) -> None:
+def test_a_state_that_cannot_be_copied_is_a_fault_of_its_class(tmp_path: Path) -> None:
     game = game_of(tmp_path, "def __init__(self):", "    import threading; self.gate = threading.Lock()")
-    with pytest.raises(RulesError, match=r"game\.py:Game: no clone\(\), .* attribute gate: cannot pickle"):
+    with pytest.raises(RulesError, match=r"game\.py:Game: no clone\(\), .*: cannot pickle"):
         make_line(game)
 
 

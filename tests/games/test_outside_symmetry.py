@@ -12,7 +12,7 @@ import pytest
 import alphazero._core as _core
 from alphazero.base.errors import RulesError
 from alphazero.data.sampling.loader import Loader, WindowEncoder
-from alphazero.games.outside.trials import symmetry
+from alphazero.games.outside import symmetry
 from alphazero.games.registry import get_spec, read_game
 from alphazero.training.sources.given_games import find_symmetries
 from tests.data.sampling.test_symmetries import random_games, window_of

@@ -10,7 +10,7 @@ import pytest
 from alphazero.games.core_types import Line
 from alphazero.games.registry import make_line, read_game
 from alphazero.games.uct import uct_move
-from tests.games.test_measured_games import ENDLESS
+from tests.settings.test_measured_games import ENDLESS
 
 
 class Player:

@@ -9,14 +9,13 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_number
 from alphazero.games.outside import names, openspiel
-from alphazero.games.outside.trials.check import Findings, check, notes_of
-from alphazero.games.outside.trials.measured import measure
-from alphazero.games.outside.trials.symmetry import described, symmetries_of
+from alphazero.games.outside.check import Findings, check, notes_of
+from alphazero.games.outside.symmetry import described, symmetries_of
 from alphazero.games.outside.use import rules_of
 from alphazero.games.registry import game_names, get_spec, make_line, read_game
+from alphazero.settings.chosen import OUTSIDE_PRESET, line_of, measure, with_chosen
 from alphazero.settings.flags import count
 from alphazero.settings.load import load_config
-from alphazero.settings.outside.chosen import OUTSIDE_PRESET, line_of, with_chosen
 from alphazero.show.console import showing
 
 Row: TypeAlias = tuple[str, str, str, str]
