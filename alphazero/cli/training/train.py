@@ -22,6 +22,7 @@ from alphazero.base.section import add_flags
 from alphazero.base.text import quoted
 from alphazero.cli.command_table import build_parser, run_command
 from alphazero.cli.flags import add_config_flag, add_device_flag, add_number
+from alphazero.cli.training.accelerate import CONFIG_FILE, accelerate_settings
 from alphazero.games.outside.names import is_outside
 from alphazero.launch.node.meeting import MeetingPoint, Participant, meet
 from alphazero.launch.node.store import lone_process_environment
@@ -35,7 +36,6 @@ from alphazero.run.checkpoint_files import STATE, read_json
 from alphazero.run.directory import RESTART_VARIABLE, RunDirectory, choose_run_directory
 from alphazero.run.find import check_spelling, find_resumed
 from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
-from alphazero.settings.accelerate import CONFIG_FILE, accelerate_settings
 from alphazero.settings.chosen import OUTSIDE_PRESET, line_of, measure, with_chosen
 from alphazero.settings.deepspeed_file import read_deepspeed_settings
 from alphazero.settings.flags import Parser, whole
