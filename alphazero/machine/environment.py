@@ -17,7 +17,7 @@ import psutil
 
 from alphazero.base.errors import LaunchError
 from alphazero.machine.machine import list_devices
-from alphazero.machine.memory import HostMemory, count_cores, count_processors
+from alphazero.machine.memory import count_cores, count_processors, read_memory
 from alphazero.machine.nvml import NvmlUnusable, device_files_present, open_nvml
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -82,7 +82,7 @@ INSTRUCTIONS = (
 
 def environment() -> dict[str, object]:
     """This machine and this program, as plain tables for JSON."""
-    memory = HostMemory().check()
+    memory = read_memory()
     changes = git("status", "--porcelain", "--untracked-files=no")
     try:
         devices: list[dict[str, object]] = [
