@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
+import psutil
+
 import alphazero._core as _core
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import one_of, quoted
@@ -143,7 +145,8 @@ class Options:
             return ""
         asked, memory = self.whole(option.name), read_memory()
         # For one of the two: half of what this process has and can get.
-        used = min(asked, max(1, (memory.available_bytes + memory.rss_bytes) // 2 >> 20))
+        own = int(psutil.Process().memory_info().rss)
+        used = min(asked, max(1, (memory.available_bytes + own) // 2 >> 20))
         while used > 1 and not _can_allocate(used):
             used //= 2
         self._values[option.name] = str(used)
