@@ -9,12 +9,9 @@ from hypothesis import strategies as st
 
 from alphazero.base.errors import WeightsError
 from alphazero.network.weights.lc0_schema import (
-    BYTES,
-    FIXED32,
-    FLOAT,
-    INTEGER,
     MAX_FIELDS,
     MESSAGES,
+    SCHEMA,
     net_class,
 )
 from alphazero.network.weights.lc0_weights import parse_lc0
@@ -105,9 +102,10 @@ def test_millions_of_fields_are_refused_before_they_take_memory(data: bytes):
 
 
 def test_the_schema_gives_every_field_of_a_message_its_own_number_and_a_kind_there_is():
+    assert len(MESSAGES) == SCHEMA.count("message ") and sum(map(len, MESSAGES.values())) == SCHEMA.count("=")
     for fields in MESSAGES.values():
-        assert len({field.number for field in fields}) == len({field.name for field in fields}) == len(fields)
-        assert {field.kind for field in fields} <= {INTEGER, FIXED32, FLOAT, BYTES, *MESSAGES}
+        assert len({field.name for field in fields.values()}) == len(fields)
+        assert {field.kind for field in fields.values()} <= {"uint64", "fixed32", "float", "bytes", *MESSAGES}
 
 
 @settings(max_examples=500, deadline=None)
