@@ -119,7 +119,9 @@ class _Headers:
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
         word_passes = np.array([*map(passes, map(str, column.dictionary.to_pylist())), False])
-        return word_passes[pc.fill_null(column.indices, len(word_passes) - 1).to_numpy(zero_copy_only=False)]
+        place = pc.fill_null(column.indices, len(word_passes) - 1).to_numpy(zero_copy_only=False)
+        row_passes: npt.NDArray[np.bool_] = word_passes[place]
+        return row_passes
 
     def _column(self, name: str) -> Any:  # noqa: ANN401 - the stubs of pyarrow know no dictionary
         return self._rows.column(name) if self._rows and name in self._rows.schema.names else None

@@ -27,7 +27,6 @@ from alphazero.data.store.store import ShardView, damaged, named_faults
 BEFORE_STEP_ONE_S = 10.0
 # A file may be written to twice within one tick of its clock: what is that new is not remembered.
 _SETTLED_S = 2.0
-_MOST_LINES = 20_000
 
 
 class _Identity(NamedTuple):
@@ -64,7 +63,6 @@ class KnownDigests:
         directory = directory or default_cache_directory()
         host = "".join(c if c.isalnum() or c in "-." else "_" for c in platform.node()) or "host"
         self._path = directory / f"verified-{host}.jsonl"
-        self._is_full = False
         self._known = self._load()
 
     def of(self, path: Path, beat: Callable[[], None] = lambda: None) -> str:
@@ -100,18 +98,13 @@ class KnownDigests:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "ab", buffering=0) as file:
-                if self._is_full:
-                    file.truncate(0)  # stores come and go: restart it
-                    self._is_full = False
                 file.write(line.encode())
 
     def _load(self) -> dict[_Identity, str]:
         known: dict[_Identity, str] = {}
-        try:
+        lines: list[str] = []
+        with contextlib.suppress(OSError):
             lines = complete_lines(self._path)
-        except OSError:
-            return known
-        self._is_full = len(lines) > _MOST_LINES
         for line in lines:
             try:
                 *numbers, sha256 = json.loads(line)

@@ -191,8 +191,10 @@ def bad_files() -> dict[str, bytes]:
         "weights encoding 0": net_file(fields, encoding=0),
         "ONNX network": net_file(fields, extra=[(11, b"")]),
         "attention body": net_file([*fields, (27, b"")]),
-        "0 residual blocks": net_file(without_blocks),
-        "257 residual blocks": net_file([*without_blocks, *[(2, blocks[0])] * 257]),
+        "blocks: 0: expected a whole number from 1": net_file(without_blocks),
+        "blocks: 257: expected a whole number from 1 to 256": net_file(
+            [*without_blocks, *[(2, blocks[0])] * 257]
+        ),
         "some blocks only": net_file([*fields, plain_block]),
         "filters of the input": net_file(changed(fields, 1, None)),
         "channels of the value head": net_file(changed(fields, 7, layer(torch.rand(13)))),
@@ -220,10 +222,10 @@ def bad_attention_files() -> dict[str, bytes]:
         return net_file(changed(fields, number, value), format_bytes=layout)
 
     return {
-        "embedding of 0 channels (ip_pol_b), expected 16, as many as the tower has": file(5, None),
-        "embedding of 12 channels (ip_pol_b), expected 16": file(5, layer(torch.rand(12))),
-        "query of 32 channels (ip2_pol_b), expected 16": file(18, layer(torch.rand(32))),
-        "key of 8 channels (ip3_pol_b), expected 16": file(20, layer(torch.rand(8))),
+        "policy.embed.bias: 0 numbers, expected 16": file(5, None),
+        "policy.embed.bias: 12 numbers, expected 16": file(5, layer(torch.rand(12))),
+        "policy.query.bias: 32 numbers, expected 16": file(18, layer(torch.rand(32))),
+        "policy.key.bias: 8 numbers, expected 16": file(20, layer(torch.rand(8))),
         "policy.embed.weight: 0 numbers, expected 256": file(4, None),
         "policy.query.weight: 255 numbers, expected 256": file(17, layer(torch.rand(255))),
         "policy.key.weight: 512 numbers, expected 256": file(19, layer(torch.rand(32, 16))),
@@ -231,12 +233,12 @@ def bad_attention_files() -> dict[str, bytes]:
         "policy.promotion.weight: 48 numbers, expected 64": file(22, layer(torch.rand(3, 16))),
         "policy.promotion: from 0.0 to inf": file(22, message((1, 0.0), (2, float("inf")), (3, bytes(128)))),
         "policy.key: 3 bytes, expected a multiple of 2": file(19, message((3, b"abc"))),
-        "ip3_pol_b: encoding 9": file(20, message((3, b"abcdef"), (4, 9))),
+        "policy.key: encoding 9": file(20, message((3, b"abcdef"), (4, 9))),
         "encoders in a policy head": net_file([*fields, (21, b"")], format_bytes=layout),
         "several policy heads": net_file([*fields, (45, b"")], format_bytes=layout),
         "attention body: expected": net_file([*fields, (25, b"")], format_bytes=layout),
         "in a file whose format is convolution": net_file(fields),
-        "attention policy head: embedding of 0 channels": net_file(convolution, format_bytes=layout),
+        "policy.embed.weight: 0 numbers": net_file(convolution, format_bytes=layout),
         "Mish activations: expected": net_file(fields, format_bytes=network_format(policy=3, activation=1)),
     }
 
