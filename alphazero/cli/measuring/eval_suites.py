@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -141,7 +140,7 @@ def results(
 
 
 def score(weights: str, player: Solver, problems: Sequence[Problem]) -> dict[str, Any]:
-    """What the player solved; of puzzles by rating too, where an infinite one is None."""
+    """What the player solved; of puzzles by rating too."""
     from alphazero.measure.puzzles import Puzzle, bands, explaining_rating, failures
 
     began, evaluated = time.monotonic(), player.meter.positions
@@ -165,9 +164,8 @@ def score(weights: str, player: Solver, problems: Sequence[Problem]) -> dict[str
     puzzles = [problem for problem in problems if isinstance(problem, Puzzle)]
     if puzzles:
         solved = [move is None for move in failed]
-        rating = asdict(explaining_rating(puzzles, solved))
         found["bands"] = bands(puzzles, solved)
-        found["rating"] = {end: value if math.isfinite(value) else None for end, value in rating.items()}
+        found["rating"] = asdict(explaining_rating(puzzles, solved))
     return found
 
 
@@ -202,13 +200,10 @@ def puzzle_tables(report: Mapping[str, Any]) -> str:
             shares = (share_text(band["solved"], number) for band in same)
             rows.append((f"{low} to {high - 1}", f"{number:,}", *shares))
         rows.append(("all", f"{total:,}", *(share_text(score["solved"], total) for score in scores)))
-        ends = []
-        for score in scores:
-            infinite = "any above" if score["solved"] == total else "any below"
-            rating = score["rating"].items()
-            ends.append({end: infinite if value is None else f"{value:.0f}" for end, value in rating})
-        rows.append(("explained by", "", *(end["elo"] for end in ends)))
-        rows.append(("95 % interval", "", *(f"{end['low']} to {end['high']}" for end in ends)))
+        ratings = [score["rating"] for score in scores]
+        rows.append(("explained by", "", *(f"{rating['elo']:.0f}" for rating in ratings)))
+        ends = (f"{rating['low']:.0f} to {rating['high']:.0f}" for rating in ratings)
+        rows.append(("95 % interval", "", *ends))
         head = f"{total:,} of {counted(report['in_file'], 'puzzle')} of {puzzles['file']} ({chosen})"
         shown = table(rows, "l".ljust(len(rows[0]), "r"))
         parts.append("\n".join([head, f"{network['weights']}: puzzles solved", "", *shown]))
