@@ -271,7 +271,7 @@ def test_lc0_networks_keep_to_the_limits_of_the_settings(tmp_path: Path):
     wide = message((1, message((3, bytes(2 * 9 * 112 * 4097)))))
     path = tmp_path / "bad.pb"
     path.write_bytes(net_file([(key, wide if key == 1 else old) for key, old in fields]))
-    assert "filters: 4097: expected a whole number from 1 to 4096" in refusal(path)
+    assert "filters by squeeze units: 4097" in refusal(path)
 
 
 def small_files() -> dict[str, bytes]:
