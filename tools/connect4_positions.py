@@ -17,7 +17,6 @@ import hashlib
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
@@ -39,6 +38,7 @@ CLASSES = ("end-easy", "middle-easy", "middle-medium", "begin-easy", "begin-medi
 PLIES = {"opening": range(3, 7), "early": range(7, 14)}
 FEWEST_PLIES_TO_END = 28  # of hard positions
 ANY_SCORE = range(1, 22)
+CHUNK = 64  # positions that are solved side by side
 # Draws in a row without a new position, after which there is none left.
 MOST_DRAWS = 20_000
 
@@ -151,19 +151,18 @@ def early_lines(
     kind: of PLIES.
     """
     drawn = early_positions(kind, seed, excluded)
-    solved = solve_in_threads(early_line, drawn, table_mib, num_threads)
-    with closing(solved), tqdm(total=count, unit="position", leave=False, disable=None) as bar:
-        rows = []
-        for row in islice((row for row in solved if row is not None), count):
-            rows.append(row)
-            bar.update()
+    rows: list[str] = []
+    with tqdm(total=count, unit="position", leave=False, disable=None) as bar:
+        while len(rows) < count and (chunk := list(islice(drawn, CHUNK))):
+            rows += filter(None, solve_in_threads(early_line, chunk, table_mib, num_threads))
+            bar.update(min(count, len(rows)) - bar.n)
     if len(rows) < count:
         raise DataError(f"found {counted(len(rows), 'position')}; expected {count:,}")
     return [
         "# Connect Four: early positions with the outcome of every move",
         "# moves (columns 1-7), then for columns 1 ... 7: + won, = drawn, - lost by that move, . full",
         early_origin(kind, seed, excluded),
-        *rows,
+        *rows[:count],
     ]
 
 

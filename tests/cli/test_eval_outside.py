@@ -79,12 +79,12 @@ def test_a_number_of_positions_is_drawn_by_a_seed_and_printed_as_a_table(tmp_pat
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("w", "--solved"), "; --solved is for connect4; expected --solver exact or FILE.py:NAME"),
+        (("w", "--solved"), "; expected connect4, or --solver exact or FILE.py:NAME"),
         (("w", "--solver", "exact"), "--solver: only with --solved"),
         (("c", "--solved", "--solver", "exact"), "connect4 is this program's own"),
         (("w", "c", "--solved", "--solver", "exact"), "c.pt: plays connect4; expected nim.py:Nim(piles=3)"),
         (("w", "--solved", "--solver", "perfect"), "--solver: 'perfect': expected exact or FILE.py:NAME"),
-        (("t", "--solved"), "t.pt: plays tictactoe; --solved is for connect4"),
+        (("t", "--solved"), "t.pt: plays tictactoe; expected connect4"),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path: Path, capsys, words: tuple[str, ...], message: str) -> None:

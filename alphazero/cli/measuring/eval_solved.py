@@ -130,12 +130,9 @@ def open_networks(args: argparse.Namespace, device: torch.device) -> list[AlphaZ
     networks = [open_network(name, device)[0] for name in args.weights]
     expected = networks[0].spec.name if args.solver else CONNECT4
     for name, network in zip(args.weights, networks, strict=True):
-        game = network.spec.name
-        if game != expected and args.solver:
-            raise ConfigError(f"{name}: plays {game}; expected {expected}, as {args.weights[0]}")
-        if game != expected:
-            wanted = f"; expected --solver {FORMS}" if is_outside(game) else ""
-            raise ConfigError(f"{name}: plays {game}; --solved is for {CONNECT4}{wanted}")
+        if (game := network.spec.name) != expected:
+            solver = f", or --solver {FORMS}" if is_outside(game) and not args.solver else ""
+            raise ConfigError(f"{name}: plays {game}; expected {expected}{solver}")
     return networks
 
 

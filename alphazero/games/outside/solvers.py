@@ -104,35 +104,20 @@ class ExactSearch:
             return most
         self._enter(key)
         low, high = max(low, least), min(high, most)
-        best = self._best(state, low, high)
-        if best >= high:
-            least = max(least, best)
-        elif best <= low:
-            most = min(most, best)
-        else:
-            least = most = best
-        self._bounds[key] = _BOUNDS[least, most]
-        self._path.remove(key)
-        return best
-
-    def _best(self, state: State, low: int, high: int) -> int:
-        player = int(state.current_player())
+        begin, end = low, high
+        player, legal = int(state.current_player()), actions_of(state)
         sign = 1 if player == 0 else -1
         best = -sign
-        legal = actions_of(state)
         for action in sorted(legal, key=lambda one: -self._cutoffs[player, one]):
             after = self._copy(state)
             after.apply_action(action)
-            value = self._search(after, low, high)
-            if sign * value > sign * best:
-                best = value
-            if player == 0:
-                low = max(low, best)
-            else:
-                high = min(high, best)
+            best = sign * max(sign * best, sign * self._search(after, low, high))
+            low, high = (max(low, best), high) if player == 0 else (low, min(high, best))
             if low >= high:
                 self._cutoffs[player, action] += len(legal) ** 2  # those near the root save most
                 break
+        self._bounds[key] = _BOUNDS[least if best <= begin else best, most if best >= end else best]
+        self._path.remove(key)
         return best
 
     def _watch(self, key: bytes, state: State) -> None:

@@ -7,9 +7,8 @@ hold the score or the outcome of every move. None of them enters training.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar, cast
@@ -19,8 +18,6 @@ from alphazero.base.errors import DataError
 from alphazero.base.files import open_regular
 from alphazero.games.core_types import Line
 from alphazero.measure.truth.positions import ExactPosition, SolvedMove, SolvedSet
-
-ITEMS_AHEAD = 8  # a thread
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -34,8 +31,7 @@ def solve_in_threads(
 ) -> Generator[Found]:
     """`solve` of each item in order, by a solver in each thread, which share table_mib.
 
-    ITEMS_AHEAD items a thread are taken ahead, so they may be endless. Closing the iterator cancels those not
-    yet started.
+    Closing the iterator cancels those not yet started.
     """
     solvers = threading.local()
 
@@ -45,16 +41,7 @@ def solve_in_threads(
         return solve(solvers.own, item)
 
     with ThreadPoolExecutor(num_threads) as pool:
-        try:
-            waiting: deque[Future[Found]] = deque()
-            for item in items:
-                waiting.append(pool.submit(solve_one, item))
-                if len(waiting) == ITEMS_AHEAD * num_threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+        yield from pool.map(solve_one, items)
 
 
 OWN_TABLE = Path(__file__).resolve().parents[2] / "assets" / "connect4" / "positions.tsv"
