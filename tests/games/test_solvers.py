@@ -227,7 +227,7 @@ def test_a_solver_of_the_user_s_is_a_function_or_a_class_with_parameters(solvers
         ("two", RulesError, r"solvers\.py:two: gives '2' for the position .*; expected 1, 0 or -1"),
         ("fails", RulesError, r"solvers\.py:5: AttributeError: .*no_such_thing"),
         ("Idle", ConfigError, r"solvers\.py:Idle: has no method __call__"),
-        ("number", ConfigError, r"solvers\.py: no function or class 'number'"),
+        ("number", ConfigError, r"solvers\.py: no class or function 'number'"),
         ("Deep(depth=3)", RulesError, r"solvers\.py:Deep\S*: TypeError"),
     ],
 )

@@ -9,7 +9,7 @@ from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_number
 from alphazero.games.outside import names, openspiel
 from alphazero.games.outside.check import check, notes_of
-from alphazero.games.outside.symmetry import described, symmetries_of
+from alphazero.games.outside.symmetry import symmetries_of
 from alphazero.games.outside.use import rules_of
 from alphazero.games.registry import game_names, make_line, read_game
 from alphazero.settings.chosen import OUTSIDE_PRESET, line_of, measure, with_chosen
@@ -71,7 +71,7 @@ def check_one(name: str, num_games: int, seed: int) -> int:
             f"first player {found.wins[0] / games:.0%}, drawn {1 - decided / games:.0%}; of the others "
             f"{found.last_wins / max(1, decided):.0%} won by the last move",
         ),
-        ("symmetries", described(symmetries_of(name))),
+        ("symmetries", f"{len(symmetries_of(name))} beside the identity"),
         ("training", line_of(config, measure(name))),
     ]
     print("\n".join([*table(rows), *(f"note: {note}" for note in notes_of(rules, found))]))

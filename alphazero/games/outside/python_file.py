@@ -76,7 +76,7 @@ def defined(name: ClassName) -> partial[Any]:
             key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
         ]
         raise ConfigError(
-            f"{name.file}: no class {quoted(name.of)}; expected one of {', '.join(own) or 'its classes'}"
+            f"{name.file}: no class or function {quoted(name.of)}; expected one of {', '.join(own) or 'its classes'}"
         )
     return partial(found, **dict(name.parameters))
 
