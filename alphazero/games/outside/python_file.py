@@ -75,9 +75,8 @@ def defined(name: ClassName) -> partial[Any]:
         own = [
             key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
         ]
-        raise ConfigError(
-            f"{name.file}: no class or function {quoted(name.of)}; expected one of {', '.join(own) or 'its classes'}"
-        )
+        expected = f"expected one of {', '.join(own) or 'its classes'}"
+        raise ConfigError(f"{name.file}: no class or function {quoted(name.of)}; {expected}")
     return partial(found, **dict(name.parameters))
 
 
