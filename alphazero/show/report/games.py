@@ -147,7 +147,7 @@ def wrong_positions(game: str, record: ValidationRecord) -> list[dict[str, Any]]
             line = make_line(known_game(game), wrong.position)
             reader = MoveReader(line)
             target = reader.arrow(wrong.move, wrong.share)
-            shown = _position(line)
+            shown = position_of(line)
         except DAMAGED:
             continue
         found.append(
@@ -218,11 +218,11 @@ def _as_json(title: str, game: SeenGame, frames: list[dict[str, Any]]) -> dict[s
 
 
 def _frame(line: Line, move: Sequence[Any] | None) -> dict[str, Any]:
-    return {**_position(line), "move": move}
+    return {**position_of(line), "move": move}
 
 
-def _position(line: Line) -> dict[str, Any]:
-    """drawing: of a game that its rules draw; cells: of any other."""
+def position_of(line: Line) -> dict[str, Any]:
+    """As boards.js draws it. drawing: of a game that its rules draw; cells: of any other."""
     board = {"drawing": drawing_of(line)} if is_outside(line.NAME) else {"cells": cells_of(line)}
     return {**board, "first_to_move": line.first_player_to_move}
 
