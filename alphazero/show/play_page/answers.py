@@ -50,7 +50,7 @@ class GameAnswers:
             tree.close()
 
     def answer(self, kind: str, asked: Mapping[str, Any], is_gone: Callable[[], bool]) -> dict[str, Any]:
-        """The answer to 'position', 'search' or 'pgn'. is_gone: whether nobody waits for a search any more.
+        """The answer to 'position', 'search' or 'pgn'. is_gone: whether the page has given up waiting.
 
         Raises GameInputError for what cannot be answered, and SearchesFullError.
         """

@@ -1,7 +1,7 @@
 """The server of `alphazero play --browser`: a page for browsers of this machine, and answers to it alone.
 
 Every program of this machine may fetch the page, which has no secret; only one with the token of the printed
-address gets answers. Pages of other sites know no token, and are told apart by Host and Origin as well.
+address gets answers. Pages of other sites have no token, and Host and Origin give them away as well.
 """
 
 from __future__ import annotations

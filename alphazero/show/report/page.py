@@ -9,7 +9,7 @@ import html
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus

@@ -196,9 +196,10 @@ const play = {
     }
   },
 
+  // The queen comes first.
   promote(moves) {
     const dialog = dom.make("dialog", { class: "promotion", "aria-label": "promote to" },
-      moves.map(([move, shown]) => dom.make("button", { type: "button", onclick: () => { dialog.close(); play.push(move); } }, shown)));
+      moves.reverse().map(([move, shown]) => dom.make("button", { type: "button", onclick: () => { dialog.close(); play.push(move); } }, shown)));
     dialog.addEventListener("close", () => dialog.remove());
     document.body.append(dialog);
     dialog.showModal();
