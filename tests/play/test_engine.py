@@ -153,9 +153,7 @@ def test_a_search_waits_for_the_one_before_it_unless_that_has_no_end() -> None:
         engine.until("bestmove")
         assert int(field(engine.until("bestmove")[-2], "nodes")) >= 70
         assert sum("go: stopped the search in progress" in line for line in engine.lines) == 1
-        engine.send(
-            "position startpos", "go nodes 1000000000", "go perft 30", "go infinite", "go nodes 20", "stop"
-        )  # all
+        engine.send("position startpos", "go nodes 1000000000", "go infinite", "go nodes 20", "stop")  # all
         for _ in range(3):
             engine.until("bestmove")
         engine.send("go mate 3", "position startpos moves e2e4", "go nodes 30")  # it may have no end
@@ -254,8 +252,6 @@ def test_after_a_refused_position_there_is_none(bad: str) -> None:
             engine.send(f"go {limits}")
             *_, why, answer = engine.until("bestmove")
             assert answer == "bestmove 0000" and why.startswith("info string no position")
-        engine.send("d", "go perft 2", "isready")
-        engine.until("readyok")
         assert engine.best_move("position startpos moves e2e4", "go nodes 3 searchmoves e7e5") == "e7e5"
 
 
@@ -389,7 +385,7 @@ def test_commands_out_of_order_are_answered_all_the_same() -> None:
         engine.send("ucinewgame", "isready", "debug on", "register later", "xyzzy", "", "go nodes 9")
         engine.until("readyok")
         engine.until("info string unknown command: 'xyzzy'")
-        engine.until(lambda line: " evaluations, 0 from the cache; the tree has " in line)
+        engine.until("bestmove")
 
 
 def test_a_line_of_megabytes_is_passed_over() -> None:

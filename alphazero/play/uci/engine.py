@@ -16,26 +16,23 @@ from typing import IO, TypeAlias
 import alphazero._core as _core
 from alphazero.base.errors import AlphaZeroError, ConfigError, GameInputError, WeightsError
 from alphazero.base.text import escaped, reason
-from alphazero.base.transcript import READ, WRITTEN, Transcript
 from alphazero.games.core_types import Line
 from alphazero.games.registry import CHESS, make_line
 from alphazero.games.tablebases import Tablebases
 from alphazero.play.uci.options import TABLE, Options, find_option
 from alphazero.play.uci.protocol import (
     NULL_MOVE,
-    Debug,
     Go,
     Parsed,
     Plain,
     SetOption,
     SetPosition,
     best_move_line,
-    board_lines,
     info_string,
     parse,
     read_move,
 )
-from alphazero.play.uci.search import FIRST_EVALUATION_S, EngineSearch, PerftCount
+from alphazero.play.uci.search import FIRST_EVALUATION_S, EngineSearch
 from alphazero.search.batched import Evaluator
 from alphazero.search.tables import SearchTables
 from alphazero.search.tree_search import TreeSearch, TreeSettings
@@ -71,13 +68,13 @@ class EngineEvent(Enum):
     """What other threads report beside lines and networks."""
 
     INPUT_ENDED = auto()
-    ANSWERED = auto()  # by the search or count in progress
+    ANSWERED = auto()  # by the search in progress
 
 
 LONGEST_LINE = 2**20
 STOP = Plain("stop")
 NO_POSITION = "no position: the last one was refused"
-LAST_ANSWER_S = 1.0  # that `quit` waits for a count of moves, and then for what it stops
+LAST_ANSWER_S = 1.0  # that `quit` waits for the answer, beside its evaluation
 TABLES = "SyzygyPath"
 NETWORK_OPTIONS = ("WeightsFile", "Threads", "MinibatchSize")
 
@@ -103,7 +100,6 @@ class UciEngine:
         self._weights = weights
         self._write = write
         self._writing = threading.RLock()
-        self._transcript = Transcript()
         self._inbox: SimpleQueue[str | tuple[NetworkRequest, Opened] | EngineEvent] = SimpleQueue()
         self._lines: deque[Parsed | None] = deque()  # whose turn has not come; None is the end of the input
         # Programs expect lines of text during a search alone: the next one begins with these.
@@ -115,30 +111,20 @@ class UciEngine:
         self._network: LoadedNetwork | None = None
         self._network_weights = weights
         self._line: Line | None = None  # none before there is a network, and where the last one was refused
-        self._search: EngineSearch | PerftCount | None = None  # in progress
+        self._search: EngineSearch | None = None  # in progress
         self._tables = self._open_tables(self.options.text(TABLES))
         self._tree: TreeSearch | None = None
         self._tree_of: tuple[LoadedNetwork, SearchTables | None] | None = None  # what the tree was made with
         self._forget_first = False
-        self._is_debugging = False
 
     def run(self, lines: IO[bytes]) -> int:
-        """Serve; returns the exit status.
-
-        Raises AlphaZeroError where the first network cannot be used, or LogFile not be written.
-        """
-        self._transcript.open(self.options.text("LogFile"), "option LogFile")
+        """Serve; returns the exit status. Raises AlphaZeroError where the first network cannot be used."""
         self._load()
         threading.Thread(target=self._read, args=(lines,), name="commands", daemon=True).start()
-        try:
-            while (line := self._next()) is not None and self._obey(line):
-                pass
-            if isinstance(self._search, PerftCount):
-                self._wait_for_answer(LAST_ANSWER_S)
-            self._stop()
-            self._wait_for_answer(FIRST_EVALUATION_S + LAST_ANSWER_S)
-        finally:
-            self._transcript.close()
+        while (line := self._next()) is not None and self._obey(line):
+            pass
+        self._stop()
+        self._wait_for_answer()
         return 0
 
     def _read(self, lines: IO[bytes]) -> None:
@@ -163,7 +149,7 @@ class UciEngine:
         is_ending = self._search is not None and self._search.ends_by_itself
         if line is None:
             return is_ending
-        if line.command == Plain("d") or isinstance(line.command, SetPosition):
+        if isinstance(line.command, SetPosition):
             return self._network is None  # which says which game it is
         if line.command == Plain("isready"):  # during a search it is answered at once
             return self._loading > 0 and self._search is None
@@ -180,7 +166,6 @@ class UciEngine:
             self._lines.append(None)
         else:
             assert isinstance(item, str)
-            self._log(READ, [item.rstrip("\r\n")])
             line = parse(item)
             self._lines.append(line)
             if line.command == STOP:  # every search before it
@@ -190,9 +175,9 @@ class UciEngine:
         if self._search is not None:
             self._search.stop()
 
-    def _wait_for_answer(self, seconds: float) -> None:
-        """Of the search or count in progress, at most so long."""
-        end = time.monotonic() + seconds
+    def _wait_for_answer(self) -> None:
+        """Of the search in progress, which was stopped."""
+        end = time.monotonic() + FIRST_EVALUATION_S + LAST_ANSWER_S
         while self._search is not None and (left := end - time.monotonic()) > 0:
             with suppress(Empty):
                 self._receive(self._inbox.get(timeout=left))
@@ -205,8 +190,6 @@ class UciEngine:
                 return False
             case Plain(word):
                 self._plain(word)
-            case Debug(is_on):
-                self._is_debugging = is_on
             case SetOption(name, value):
                 self._set_option(name, value)
             case SetPosition() as position:
@@ -233,15 +216,11 @@ class UciEngine:
             self._stop()
         elif word == "ponderhit" and isinstance(self._search, EngineSearch):
             self._search.ponder_hit()
-        elif word == "d":
-            self._send([info_string(NO_POSITION)] if self._line is None else board_lines(self._line))
 
     def _set_option(self, name: str, value: str) -> None:
         try:
             option = find_option(name)
-            if option.name == "LogFile":
-                self._transcript.open(option.checked(value), "option LogFile")
-            elif option.name == TABLES:
+            if option.name == TABLES:
                 self._tables = self._open_tables(option.checked(value))
             self.options.set(name, value)
         except AlphaZeroError as error:
@@ -287,17 +266,13 @@ class UciEngine:
         if self._search is not None:
             self._send([info_string("go: stopped the search in progress")])
             self._stop()
-            self._wait_for_answer(FIRST_EVALUATION_S + LAST_ANSWER_S)
+            self._wait_for_answer()
         self._send([info_string(remark) for remark in self._remarks])
         self._remarks = []
         if self._line is None:
             self._send([info_string(NO_POSITION), best_move_line(NULL_MOVE)])
             return
         line = self._line.copy()
-        if go.perft is not None:
-            chess960 = self.options.is_on("UCI_Chess960")
-            self._start(PerftCount(line, go.perft, self._send, chess960=chess960))
-            return
         try:
             tree = self._ready_tree()
         except Exception as error:  # of any kind: the GUI waits for a move
@@ -312,11 +287,10 @@ class UciEngine:
                 self._send,
                 began,
                 tables=self._tables,
-                counts=self._is_debugging,
             )
         )
 
-    def _start(self, search: EngineSearch | PerftCount) -> None:
+    def _start(self, search: EngineSearch) -> None:
         def answer() -> None:
             try:
                 with suppress(BrokenPipeError):  # the reader has gone
@@ -409,11 +383,6 @@ class UciEngine:
         if lines:
             with self._writing:
                 self._write("".join(f"{line}\n" for line in lines))
-                self._log(WRITTEN, lines)
-
-    def _log(self, sign: str, lines: list[str]) -> None:
-        if trouble := self._transcript.add(sign, lines):
-            self._send([info_string(f"option LogFile: {trouble}")])
 
 
 def _refuse_tables(game: str, paths: str) -> None:

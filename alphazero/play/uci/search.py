@@ -1,4 +1,4 @@
-"""One `go` from its limits to its answer: the time budget from the clocks, infos, ponder and stop; perft."""
+"""One `go` from its limits to its answer: the time budget from the clocks, infos, ponder and stop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import alphazero._core as _core
 from alphazero.base.text import reason
 from alphazero.games.core_types import Line
-from alphazero.games.lines import divide
 from alphazero.games.registry import CHESS
 from alphazero.play.uci.options import Options
 from alphazero.play.uci.protocol import (
@@ -115,8 +114,7 @@ class EngineSearch:
     """One `go`, answered with `bestmove` by run().
 
     tree: None where there is none. send: takes lines of the protocol. began: when the command was read, by
-    time.monotonic(). tables: asked at the root; the tree asks the same ones. counts: whether to report the
-    cost of the search.
+    time.monotonic(). tables: asked at the root; the tree asks the same ones.
     """
 
     def __init__(
@@ -129,10 +127,9 @@ class EngineSearch:
         began: float,
         *,
         tables: SearchTables | None,
-        counts: bool,
     ) -> None:
         self._line, self._go, self._options = line, go, options
-        self._tree, self._tables, self._counts = tree, tables, counts
+        self._tree, self._tables = tree, tables
         self._result: int | None = None  # of the position, where the tables know it
         self._send = send
         self._is_stopped = False
@@ -226,10 +223,6 @@ class EngineSearch:
         if seen.is_full:
             limit = self._options.whole("MemoryLimit")
             self._send([info_string(f"tree full (MemoryLimit {limit} MB): search ended")])
-        if self._counts:
-            size = f"{seen.tree_nodes:,} nodes, {seen.tree_bytes // 2**20} MB"
-            evaluated = f"{seen.evaluations:,} evaluations, {seen.cache_hits:,} from the cache"
-            self._send([info_string(f"{evaluated}; the tree has {size}")])
         self._send(self._infos(seen))
         if self._options.is_on("VerboseMoveStats"):
             moves = [move.move for move in seen.moves]
@@ -295,29 +288,3 @@ def with_result(seen: Snapshot, result: int) -> Snapshot:
     value, wdl = float(result), wdl_of(result, float(result == 0))
     moves = tuple(replace(move, q=value, wdl=wdl) for move in seen.moves)
     return replace(seen, q=value, wdl=wdl, moves=moves)
-
-
-class PerftCount:
-    """One `go perft`, answered by run() as by Stockfish: leaves by first move, and their sum."""
-
-    ends_by_itself = True
-
-    def __init__(self, line: Line, depth: int, send: Callable[[list[str]], None], *, chess960: bool) -> None:
-        self._line, self._depth, self._send, self._chess960 = line, depth, send, chess960
-        self._is_stopped = False
-
-    def stop(self) -> None:
-        """End it without a sum."""
-        self._is_stopped = True
-
-    def run(self) -> None:
-        """Count and answer."""
-        total = 0
-        for move, leaves in divide(self._line, self._depth, lambda: self._is_stopped):
-            total += leaves
-            (text,) = move_texts(self._line, (move,), chess960=self._chess960)
-            self._send([f"{text}: {leaves}"])
-        if self._is_stopped:
-            self._send([info_string("perft: stopped before the end")])
-        else:
-            self._send(["", f"Nodes searched: {total}", ""])
