@@ -64,7 +64,7 @@ def test_networks_are_rated_with_intervals(small_ladder, tmp_path, capsys) -> No
         low, high = rating["elo_95"]
         assert low < rating["elo"] < high and rating["games"] == 8
         assert sum(met[key] for met in rating["opponents"] for key in ("wins", "draws", "losses")) == 8
-        assert rating["limit"] == "2 nodes" and rating["rules"] == "engine"
+        assert rating["limit"] == "2 nodes"
     assert re.search(r"1\.pt: 8 games, -?\d+ \(-?\d+ to -?\d+\)", captured.err)
 
 
@@ -89,7 +89,6 @@ def test_two_processes_rate_as_one_does(small_ladder, tmp_path, monkeypatch, cap
         assert main([*argv, *more]) == 0
         captured = capsys.readouterr()
         estimates = re.findall(r"\S+\.pt: \d games, .*$", captured.err, re.M)
-        assert re.search(r"^[\d,]+ games/hour, [\d,]+ evaluations/s, \d+% of the time", captured.err, re.M)
         said.append((json.loads(captured.out), estimates))
     assert said[0] == said[1] and len(said[0][1]) == 2
 

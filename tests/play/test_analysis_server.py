@@ -45,10 +45,8 @@ def new_server(
         evaluator_for_forest(net.module, net.device, "fp32", batch_size),
         SETTINGS,
         QueryReader(net.game, 0, 3),
-        fill="fen_only",
-        in_flight=in_flight,
-        about={"version": "9"},
-        write=write,
+        in_flight,
+        write,
     )
 
 
@@ -185,7 +183,8 @@ def test_bad_lines_are_answered_and_the_rest_is_served(net: Net) -> None:
     assert errors[2]["field"] == "moves" and errors[3]["error"].startswith("line 11: no JSON")
     ids = [answer["id"] for answer in answers if "error" not in answer]
     assert sorted(ids) == ["first", "last", "twice", "twice", "v"]
-    assert {"id": "v", "action": "version", "version": "9"} in answers
+    (about,) = (answer for answer in answers if answer.get("id") == "v")
+    assert about["game"] == "chess" and about["weights"] == "new" and about["version"]
 
 
 def test_the_larger_priority_goes_first(net: Net) -> None:
@@ -218,7 +217,6 @@ def test_terminate_answers_with_what_is_known(net: Net) -> None:
     running.send(id="after", simulations=10)
     assert running.until(8)[-1]["search"]["nodes"] == 10
     running.close()
-    assert running.server._held == 0
 
 
 def test_what_waits_is_terminated_without_a_result(net: Net) -> None:
@@ -242,14 +240,13 @@ def test_positions_in_progress_are_bounded_by_number_and_memory(net: Net, memory
     query = {"id": "a", "moves": GAME, "turns": "all", "simulations": 20}
     server.run(io.BytesIO(json.dumps(query).encode()))
     assert len(seen) == len(GAME) + 1 and max(seen) == most - 1  # one has just been answered
-    assert server._held == 0
 
 
-def test_queries_are_read_ahead_no_further_than_memory_allows(
+def test_queries_are_read_ahead_to_a_bounded_number_of_positions(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = json.dumps({"id": "a", "simulations": 4}).encode() + b"\n"
-    monkeypatch.setattr(analysis, "MOST_HELD", 10 * len(query))
+    monkeypatch.setattr(analysis, "MOST_WAITING", 10)
 
     class Counted(io.BytesIO):
         num_read = 0

@@ -83,7 +83,7 @@ def test_a_script_of_commands_that_come_at_once_is_answered_in_order(command: li
             "go mate 1",
         ),
         *("setoption name MultiPV value 2", "go nodes 30", "setoption name MultiPV value 1_0"),
-        *("xyzzy", "stop", "position startpos", "go nodes 60 searchmoves a2a3", "go nodes 60"),
+        *("xyzzy", "ucinewgame", "position startpos", "go nodes 60 searchmoves a2a3", "go nodes 60"),
         *("go infinite", "go nodes 20", "debug on", "go nodes 30", "register later"),
         *("position fen 6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1", "isready", "go infinite"),
     ]

@@ -17,7 +17,7 @@ from alphazero.base.section import flag_of
 from alphazero.base.text import counted, shortened
 from alphazero.cli.flags import named_network
 from alphazero.cli.playing.match_flags import GAUNTLET, add_match_flags, limit_of, openings_of, rules_of
-from alphazero.cli.playing.players import ENGINE, Lineup, read_player, with_own_names
+from alphazero.cli.playing.players import Lineup, read_player, with_own_names
 from alphazero.games.registry import CHESS
 from alphazero.games.tablebases import Tablebases
 from alphazero.measure.elo import Sprt
@@ -29,11 +29,9 @@ from alphazero.play.workers import Place, Worker, Workers, find_places
 from alphazero.run.find import NETWORK, default_weights
 from alphazero.run.next_command import typed_command
 
-LANES = 256  # games of networks side by side
-FEWER_LANES = 64  # where each game has a tree of each network, or a test may end the match
 TERMINATED = 128 + signal.SIGTERM
 # Flags that change no game; a match that continues may have more games than it was begun with.
-MAY_CHANGE = ("batch_size", "concurrency", "device", "games", "gpus", "json", "rating_interval", "resume")
+MAY_CHANGE = ("concurrency", "device", "games", "gpus", "json", "rating_interval", "resume")
 
 configure = add_match_flags
 
@@ -62,7 +60,6 @@ def run(args: argparse.Namespace) -> int:
         tuple(players),
         tuple(pairings_of(len(players), openings_of(args, game), gauntlet=args.tournament == GAUNTLET)),
         rules,
-        lanes=FEWER_LANES if test or args.rules == ENGINE else LANES,
         concurrency=args.concurrency,
         engine_timeout_s=args.engine_timeout,
         seed=args.seed,
@@ -85,7 +82,6 @@ def run(args: argparse.Namespace) -> int:
         try:
             if left and not report.is_decided:
                 with arena_of("match", args, lineup, places) as arena:
-                    report.arena = arena
                     arena.play(replace(plan, pairings=left), on_game, report.say)
         except (KeyboardInterrupt, AlphaZeroError, SystemExit):
             if report.board.games:
@@ -116,15 +112,12 @@ def lineup_of(args: argparse.Namespace, *, on_cpu: bool = False) -> Lineup:
 
     on_cpu: of the parent of workers, which evaluates nothing.
     """
-    limit = limit_of(args)
-    by_engines = limit.is_timed or any(player.kind == "engine" for player in players_of(args))
-    side_by_side = args.concurrency if by_engines else min(LANES, args.games)
-    return Lineup(args, limit, side_by_side, on_cpu=on_cpu)
+    return Lineup(args, limit_of(args), on_cpu=on_cpu)
 
 
 def play_for(worker: Worker, lineup: Lineup) -> None:
     """A worker's side of a command that plays matches."""
-    with Arena(lineup.ready, lineup.meter) as arena:
+    with Arena(lineup.ready) as arena:
         arena.work(worker)
 
 
@@ -144,10 +137,7 @@ def arena_of(
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, end) if is_main else None
     try:
-        with (
-            Workers(command, args, places) as workers,
-            Arena(lineup.ready, lineup.meter, workers) as arena,
-        ):
+        with Workers(command, args, places) as workers, Arena(lineup.ready, workers) as arena:
             yield arena
     finally:
         if is_main:
@@ -169,7 +159,7 @@ def settings_of(args: argparse.Namespace, players: Sequence[Player], lineup: Lin
         if name not in MAY_CHANGE and value is not None
     }
     contents = {f"the content of {player.name}": lineup.digest(player) for player in players}
-    return {**flags, **contents, **tables, "[search]": str(lineup.config.search)}
+    return {**flags, **contents, **tables}
 
 
 def _text(value: object) -> str:

@@ -6,19 +6,18 @@ import argparse
 import sys
 from functools import partial
 
-from alphazero.base.errors import ConfigError
 from alphazero.base.text import escaped
 from alphazero.cli.flags import add_device_flag, add_number, add_paths, add_weights_flag, network_of
 from alphazero.games.notation import split_moves
 from alphazero.games.registry import make_line
-from alphazero.play.search_text import add_screen_flags, style_of
+from alphazero.play.search_text import style_of_terminal
+from alphazero.play.session import SIDES, PlaySession, require_chess
 from alphazero.run.find import NETWORK
 from alphazero.search.tree_search import SearchLimits
-from alphazero.settings.flags import seconds, seed, whole
+from alphazero.settings.flags import seconds, whole
 from alphazero.settings.self_play import MOST_SIMULATIONS
 
 DEFAULT_SIMULATIONS = 400
-SIDES = ("first", "second", "white", "black", "x", "o", "random")
 INTERRUPTED = 130  # 128 + SIGINT
 
 
@@ -29,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--side",
         choices=SIDES,
         default="first",
-        help="your side: first (white, x), second (black, o) or random (default: first)",
+        help="your side: first (white), second (black) or random (default: first)",
     )
     strength = parser.add_mutually_exclusive_group()
     add_number(
@@ -48,18 +47,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="moves already played, in chess as SAN or UCI: 1. e4 e7e5 2. Nf3 ...",
     )
     add_paths(parser, "--pgn", "append every game to this PGN file (chess)")
-    parser.add_argument("--seed", type=seed, metavar="N", help="seed of --side random")
     add_device_flag(parser)
-    add_screen_flags(parser)
+    parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
 
 
 def run(args: argparse.Namespace) -> int:
     """Play until `quit`, Ctrl-D or Ctrl-C."""
     from alphazero.play.net import load
-    from alphazero.play.session import SIDE_WORDS, PlaySession, require_chess
 
-    if args.seed is not None and args.side != "random":
-        raise ConfigError(f"--seed: only with --side random; the side is {args.side}")
     args.weights = network_of(args)
     net = load(args.weights, device=args.device, flag=NETWORK)
     if args.pgn is not None:
@@ -70,15 +65,14 @@ def run(args: argparse.Namespace) -> int:
     simulations = args.simulations or (None if args.seconds else DEFAULT_SIMULATIONS)
     session = PlaySession(
         net,
-        style_of(args),
+        style_of_terminal(ascii_only=args.ascii),
         read_line,
         partial(print, flush=True),
-        side=SIDE_WORDS.get(args.side, args.side),
+        side=SIDES[args.side],
         limits=SearchLimits(nodes=simulations, seconds=args.seconds),
         start=args.fen,
         moves=moves,
         pgn=args.pgn,
-        seed=args.seed,
     )
     try:
         session.run()

@@ -15,26 +15,20 @@ from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import sha256_of
-from alphazero.base.section import flag_of, values_of_flags
 from alphazero.base.text import one_of, quoted, shortened
 from alphazero.cli.flags import device_of, make_solver
-from alphazero.games.registry import CHESS
+from alphazero.games.registry import CHESS, read_game
 from alphazero.machine.environment import START
 from alphazero.play.matches.limits import Limit, TimeControl, seconds, whole_number
 from alphazero.play.matches.players import (
     SOLVED_GAME,
-    Decide,
     Player,
     decisions_of,
     engine_decisions,
     engine_trees,
     mcts_player,
-    search_decisions,
     solver_decisions,
 )
-from alphazero.search.metered import Meter, MeteredEvaluator
-from alphazero.settings.load import Config, load_config
-from alphazero.settings.self_play import SearchConfig
 
 if TYPE_CHECKING:
     import torch
@@ -42,11 +36,10 @@ if TYPE_CHECKING:
     from alphazero.network.model.resnet import AlphaZeroNet
 
 RANDOM, SOLVER, MCTS = "random", "solver", "mcts"  # mcts: tree search with random playouts
-ENGINE, SELF_PLAY = "engine", "selfplay"
-RULES = (ENGINE, SELF_PLAY)
 LIMITS = ("nodes", "depth", "tc", "st", "timemargin")
-KEYS = ("name", "cmd", "args", "dir", "weights", "rules", "proto", "random", *LIMITS)
+KEYS = ("name", "cmd", "args", "dir", "weights", "proto", "random", *LIMITS)
 OPTION = "option."
+NODES = 800  # a move, of searches without a limit
 
 
 def read_player(words: Sequence[str], flag: str) -> Player:
@@ -86,11 +79,9 @@ def read_player(words: Sequence[str], flag: str) -> Player:
     if of_engines := [key for key in ("args", "dir") if key in values] + [OPTION + key for key in options]:
         raise ConfigError(f"{place}, {of_engines[0]}: expected only with cmd=PROGRAM")
     kind = bare if bare in (RANDOM, SOLVER, MCTS) else "weights"
-    rules, weights = values.get("rules", ""), weights or bare
-    if rules and (kind != "weights" or rules not in RULES):
-        raise ConfigError(f"{place}, rules={quoted(rules)}: expected {ENGINE} or {SELF_PLAY} with weights")
+    weights = weights or bare
     name = name or weights.rstrip("/")
-    return replace(player, name=name, kind=kind, weights=weights if kind == "weights" else "", rules=rules)
+    return replace(player, name=name, kind=kind, weights=weights if kind == "weights" else "")
 
 
 def _limit(values: dict[str, str], place: str) -> Limit:
@@ -174,44 +165,22 @@ def checksums_of(weights: str) -> dict[str, int]:
     return checksums(open_weights(weights).state_dict.items())
 
 
-# Settings of [search] for the games of self-play alone.
-OF_SELF_PLAY = {"noise_epsilon", "dirichlet_alpha", "forced_playouts"}
 SOLVER_TABLE_MIB = 256
-MOST_BATCH = 64  # of positions, unless another is given
 
 
 class Lineup:
     """Makes the players of one command ready; a network that plays twice is loaded once."""
 
-    def __init__(self, args: argparse.Namespace, limit: Limit, games: int, *, on_cpu: bool = False) -> None:
-        """limit: of players without one. games: side by side. on_cpu: whatever --device."""
-        flags = values_of_flags(SearchConfig, vars(args))
-        if other := sorted(flags.keys() & OF_SELF_PLAY):
-            raise ConfigError(
-                f"{flag_of(other[0])}: only for games of self-play; players of a match search without noise"
-            )
-        if args.rules == ENGINE and (other := sorted(flags.keys() - {"simulations"})):
-            raise ConfigError(
-                f"{flag_of(other[0])}: a setting of self-play's rules; expected --rules {SELF_PLAY} with it"
-            )
-        if limit.nodes is not None and "simulations" in flags:
-            raise ConfigError(
-                f"--nodes {limit.nodes} and --simulations {flags['simulations']}: expected one of the two"
-            )
-        named = {"game": args.game_file} if "game_file" in args else {}  # --game: of players without weights
-        self.config: Config = load_config(args.config, {**flags, **named, "noise_epsilon": "0"})
-        self.meter = Meter()  # of all evaluations
+    def __init__(self, args: argparse.Namespace, limit: Limit, *, on_cpu: bool = False) -> None:
+        """limit: of players without one. on_cpu: whatever --device."""
         self._args = args
         self._limit = limit
-        # Half of the games unless it is given, as they are searched in two groups by turns.
-        self._batch_size = args.batch_size or max(1, min(MOST_BATCH, -(-games // 2)))
         self._on_cpu = on_cpu
         self._networks: dict[str, AlphaZeroNet] = {}
-        self._evaluators: dict[str, MeteredEvaluator] = {}
         self.checksums = cache(checksums_of)
 
     def settled(self, player: Player) -> Player:
-        """With the limit and the rules that it plays by, and the program that plays for it.
+        """With the limit that it plays by, and the program that plays for it.
 
         That is `alphazero uci` for a network by a clock or to a depth. Raises ConfigError.
         """
@@ -227,8 +196,8 @@ class Lineup:
             command = (sys.executable, START, "uci", "--weights", player.weights, *network)
         if not command:
             searches = player.kind in ("weights", MCTS)
-            limit = Limit(nodes=(limit.nodes or self.config.search.simulations) if searches else None)
-        return replace(player, limit=limit, command=command, rules=player.rules or self._args.rules)
+            limit = Limit(nodes=(limit.nodes or NODES) if searches else None)
+        return replace(player, limit=limit, command=command)
 
     def game_of(self, players: Sequence[Player]) -> str:
         """The game of all players, which are settled. Raises ConfigError where they play different ones."""
@@ -243,7 +212,8 @@ class Lineup:
         if len(found) > 1:
             (game, player), (other, second), *_ = found.items()
             raise ConfigError(f"{second.flag}: plays {other}, {player.name} plays {game}")
-        return next(iter(found), self.config.network.game)
+        named = getattr(self._args, "game_file", None)  # --game: of players without weights
+        return next(iter(found), read_game("--game", named) if named else CHESS)
 
     def ready(self, player: Player) -> Player:
         """The settled player, ready to play. Raises ConfigError."""
@@ -256,10 +226,7 @@ class Lineup:
         assert player.limit.nodes is not None
         if player.kind == MCTS:
             return replace(player, decide=decisions_of(mcts_player(player.limit.nodes, self._args.seed)))
-        if player.rules == SELF_PLAY:
-            return replace(player, decide=self._search(player, player.limit.nodes))
-        network, args = self._network(player), self._args
-        trees = engine_trees(network, self._device, args.precision, self.meter, args.batch_size or 0)
+        trees = engine_trees(self._network(player), self._device, self._args.precision)
         return replace(player, decide=engine_decisions(trees, player.limit.nodes), leave=trees.leave)
 
     def digest(self, player: Player) -> str:
@@ -270,23 +237,6 @@ class Lineup:
             program = shutil.which(player.command[0]) or str(Path(player.directory) / player.command[0])
             return sha256_of(Path(program)) if Path(program).is_file() else ""
         return ""
-
-    def _search(self, player: Player, simulations: int) -> Decide:
-        import torch
-
-        from alphazero.play.search_settings import search_settings
-
-        settings = search_settings(replace(self.config.search, simulations=simulations))
-        return search_decisions(self._evaluator(player), settings, num_threads=torch.get_num_threads())
-
-    def _evaluator(self, player: Player) -> MeteredEvaluator:
-        from alphazero.network.inference.evaluator import NetworkEvaluator
-
-        if player.weights not in self._evaluators:
-            network, precision = self._network(player), self._args.precision
-            evaluator = NetworkEvaluator(network, self._device, precision, self._batch_size)
-            self._evaluators[player.weights] = MeteredEvaluator(evaluator, self.meter)
-        return self._evaluators[player.weights]
 
     def _network(self, player: Player) -> AlphaZeroNet:
         from alphazero.network.weights.open_network import open_network

@@ -18,8 +18,8 @@ from alphazero.base.section import flag_of
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_number, add_paths, add_weights_flag, networks_of
 from alphazero.cli.playing.match import arena_of, check_concurrency, play_for
-from alphazero.cli.playing.match_flags import RANDOM_PLIES, add_book_flags, add_search_flags, book_of
-from alphazero.cli.playing.players import Lineup
+from alphazero.cli.playing.match_flags import RANDOM_PLIES, add_book_flags, add_computing_flags, book_of
+from alphazero.cli.playing.players import NODES, Lineup
 from alphazero.games.registry import CHESS
 from alphazero.measure.match import Scoreboard
 from alphazero.play.matches.game import Adjudication, FinishedGame, pairings_of
@@ -30,9 +30,8 @@ from alphazero.play.matches.players import Player
 from alphazero.play.workers import Place, Worker, find_places
 from alphazero.run.checkpoint_files import checkpoints_in, step_of
 from alphazero.run.directory import RunDirectory
-from alphazero.search.metered import Speed
 from alphazero.settings.flags import count, number, whole
-from alphazero.settings.self_play import MOST_GAMES
+from alphazero.settings.self_play import MOST_GAMES, MOST_SIMULATIONS
 from alphazero.show.console import Console
 
 if TYPE_CHECKING:
@@ -60,12 +59,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--games", whole(2, MOST_GAMES), "most games of each network, an even number", 200)
     enough = "stop when the 95 %% interval is at most this wide"
     add_number(parser, "--width", number(1, 10_000), enough, 100.0, metavar="ELO")
+    add_number(parser, "--simulations", whole(1, MOST_SIMULATIONS), "simulations per move", NODES)
     networks = "directory of the ladder's networks, maia-1100.pb.gz and maia-1500.pb.gz (chess)"
     add_paths(parser, "--ladder", networks, "DIR")
     add_number(parser, "--concurrency", whole(1, 1024), "games with Stockfish side by side", 8)
     add_book_flags(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_search_flags(parser)
+    add_computing_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -100,7 +100,6 @@ def run(args: argparse.Namespace) -> int:
         if found:
             assert ladder is not None
             print(json.dumps(found) if args.json else "\n".join(table_of(found, ladder)), flush=True)
-    print(Speed.of(rater.games, arena.efforts), file=sys.stderr)
     for run in dict.fromkeys(network.run for network in networks if network.run is not None):
         if (best := mark_best_rated(run)) is not None:
             print(f"{run}@best-elo is {best[0].name} ({round(best[1])})", file=sys.stderr)
@@ -114,9 +113,7 @@ def work(args: argparse.Namespace, worker: Worker) -> None:
 
 def lineup_of(args: argparse.Namespace, *, on_cpu: bool = False) -> Lineup:
     """What makes the players ready, the same in each process. on_cpu: of the parent of workers."""
-    from alphazero.measure.rating import PAIRS_AT_ONCE
-
-    return Lineup(args, Limit(), 2 * PAIRS_AT_ONCE, on_cpu=on_cpu)
+    return Lineup(args, Limit(nodes=args.simulations), on_cpu=on_cpu)
 
 
 def ladder_of_chess(args: argparse.Namespace, places: Sequence[Place]) -> Ladder:
@@ -181,7 +178,6 @@ class Rater:
         self._args, self._lineup, self._game = args, lineup, game
         self._arena, self._console = arena, console
         self._openings = openings_in(game, args)
-        self.games = 0  # played so far
 
     def estimated_ladder(self) -> Ladder:
         """That of a game other than chess; games that it lacks are played."""
@@ -234,7 +230,6 @@ class Rater:
             "weights": weights,
             "step": network.step,
             "limit": str(player.limit),
-            "rules": self._args.rules,
             "seed": self._args.seed,
             "elo": rating.elo,
             "elo_95": [rating.low, rating.high],
@@ -249,7 +244,6 @@ class Rater:
 
         def on_game(game: FinishedGame) -> bool:
             board.add(game)
-            self.games += 1
             shown.done += 1
             return True
 

@@ -20,9 +20,6 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO
 
-import chess
-import chess.pgn
-
 from alphazero.base.errors import ConfigError, DataError
 from alphazero.base.files import replacing
 from alphazero.base.records import from_json, to_json
@@ -31,6 +28,7 @@ from alphazero.play.matches.game import Decision, Ending, FinishedGame, Pairing
 from alphazero.play.matches.limits import clock_text
 from alphazero.play.matches.openings import Opening
 from alphazero.play.matches.players import Player
+from alphazero.play.pgn.writing import pgn_text
 
 VERSION = 3
 MOST_BYTES = 1 << 31
@@ -102,7 +100,7 @@ class MatchRecord(contextlib.ExitStack):
 
     def add(self, game: FinishedGame) -> None:
         """Write a game to the state, then as PGN."""
-        text = "" if self._pgn is None else pgn_of(game, self._players) + "\n\n"
+        text = "" if self._pgn is None else pgn_of(game, self._players)
         if self._state is not None:
             number, opening = game.pairing.number, _digest(game.pairing.opening)
             self._state.write(self._line(SavedGame(number, game.points, game.ending, opening, text)))
@@ -199,18 +197,9 @@ def _digest(opening: Opening) -> str:
 def pgn_of(game: FinishedGame, players: Sequence[Player]) -> str:
     """The game as PGN, each move with a comment of score, depth, time and nodes as fastchess writes it."""
     opening = game.pairing.opening
-    root = chess.pgn.Game()
-    if opening.start is not None:
-        root.setup(chess.Board(opening.start))
-    for name, value in _headers(game, players).items():
-        root.headers[name] = value.replace("\\", "\\\\").replace('"', '\\"')  # as PGN has it
-    node: chess.pgn.GameNode = root
-    for text in opening.moves:
-        node = node.add_variation(chess.Move.from_uci(text), comment="book")
-    for decision in game.decisions:
-        node = node.add_variation(chess.Move.from_uci(decision.move), comment=_comment(decision))
-    node.comment = f"{node.comment}, {game.reason}" if node.comment else game.reason
-    return root.accept(chess.pgn.StringExporter(columns=100)).strip()
+    comments = ["book"] * len(opening.moves) + [_comment(decision) for decision in game.decisions]
+    moves = [*opening.moves, *(decision.move for decision in game.decisions)]
+    return pgn_text(opening.start, moves, _headers(game, players), comments, game.reason)
 
 
 def _headers(game: FinishedGame, players: Sequence[Player]) -> dict[str, str]:
@@ -218,8 +207,6 @@ def _headers(game: FinishedGame, players: Sequence[Player]) -> dict[str, str]:
     controls = {"WhiteTimeControl": str(white.limit), "BlackTimeControl": str(black.limit)}
     if len(set(controls.values())) == 1:
         controls = {"TimeControl": str(white.limit)}
-    opening = game.pairing.opening
-    known = {"ECO": opening.eco, "Opening": opening.name}
     return {
         "Event": "alphazero match",
         "Site": "?",
@@ -232,7 +219,6 @@ def _headers(game: FinishedGame, players: Sequence[Player]) -> dict[str, str]:
         "PlyCount": str(game.plies),
         "GameDuration": clock_text(game.seconds),
         **controls,
-        **{name: value for name, value in known.items() if value},
     }
 
 
