@@ -41,7 +41,6 @@ LINES = (
     "go ponder wtime 10 btime 10",
     "go mate 1",
     "go nodes 10 searchmoves e2e4 e1e2",
-    "setoption name VerboseMoveStats value true",
     "setoption name Temperature value 2",
     "setoption name TempCutoffMove value 3",
     "setoption name TempDecayMoves value 9",

@@ -9,7 +9,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,6 @@ from alphazero.machine.lock import only_writer
 from alphazero.play.lanes import concatenated, from_bytes, store_rows, to_bytes
 from alphazero.play.selfplay import describe, figures_of, play_first_games, tables_of
 from alphazero.play.workers import Place, Worker, Workers, find_places
-from alphazero.search.metered import Effort, Meter, MeteredEvaluator, Speed
 from alphazero.settings.flags import count, seconds
 from alphazero.settings.load import Config, load_config
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig, settled
@@ -110,6 +109,14 @@ class SelfPlayShare:
     processes: int
 
 
+@dataclass(frozen=True)
+class Effort:
+    """What one process took for its games. evaluations: of the network. seconds: of play."""
+
+    evaluations: int
+    seconds: float
+
+
 def play(args: argparse.Namespace, config: Config, places: Sequence[Place]) -> int:
     """Play until there are enough games or a signal arrives; returns the exit status."""
     from alphazero.network.weights.open_network import open_network
@@ -165,25 +172,25 @@ def play_share(
     from alphazero.network.inference.purpose import evaluator_for_self_play
     from alphazero.play.search_settings import self_play_settings
 
-    own, device, meter = config.self_play, next(network.parameters()).device, Meter()
+    own, device = config.self_play, next(network.parameters()).device
     evaluator = evaluator_for_self_play(network, device, args.precision, own.evaluation_batch)
     started = time.monotonic()
     # This process's part of --lanes, but enough to fill two batches.
     part = len(range(share.process, own.lanes, share.processes))
     at_a_time = max(1, part, min(own.lanes, 2 * own.evaluation_batch))
-    play_first_games(
+    evaluations = play_first_games(
         network.spec.name,
         self_play_settings(config.search, own, config.training.seed),
         own,
         range(share.process, args.games, share.processes),
         at_a_time,
-        MeteredEvaluator(evaluator, meter),
+        evaluator,
         tables=tables_of(own, network.spec.name),
         keep=keep,
         on_progress=lambda ended: on_progress(ended) and time.monotonic() - started < args.seconds,
         num_threads=torch.get_num_threads(),
     )
-    return Effort(meter.positions, meter.seconds, time.monotonic() - started)
+    return Effort(evaluations, time.monotonic() - started)
 
 
 # What workers send.
@@ -232,11 +239,15 @@ def collect(
 
 def report(out: Path, game: str, batch: pa.RecordBatch, efforts: Sequence[Effort], *, as_json: bool) -> None:
     """Print figures of the games and the speed."""
-    figures = figures_of(batch, game) if batch.num_rows else {}
-    speed = Speed.of(batch.num_rows, efforts) if efforts else None  # every process was lost
+    figures = figures_of(batch, game) if batch.num_rows else {"games": 0}
+    if efforts:  # or every process was lost
+        seconds = max(effort.seconds for effort in efforts)  # they play at the same time
+        figures["games_per_hour"] = 3600 * batch.num_rows / seconds
+        figures["evaluations_per_s"] = sum(effort.evaluations for effort in efforts) / seconds
     if as_json:
-        print(json.dumps({"games": batch.num_rows, **figures, **(asdict(speed) if speed else {})}))
+        print(json.dumps(figures))
         return
-    if figures:
+    if batch.num_rows:
         print(describe(figures))
-    print(f"{batch.num_rows} games in {out}" + (f" | {speed}" if speed else ""))
+    speed = "{games_per_hour:,.0f} games/hour, {evaluations_per_s:,.0f} evaluations/s".format(**figures)
+    print(f"{batch.num_rows} games in {out} | {speed}" if efforts else f"0 games in {out}")

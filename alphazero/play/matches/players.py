@@ -12,17 +12,14 @@ import numpy.typing as npt
 
 import alphazero._core as _core
 from alphazero.games.core_types import BatchEvaluation, Line
-from alphazero.games.outside.names import OPENSPIEL, is_outside
+from alphazero.games.outside.names import OPENSPIEL
 from alphazero.games.outside.openspiel import mcts
-from alphazero.games.outside.rules import text_of_moves
 from alphazero.games.outside.uct import uct_action
-from alphazero.games.outside.use import rules_of
 from alphazero.play.matches.game import Decision, Score
 from alphazero.play.matches.limits import Limit
 from alphazero.play.uci.protocol import centipawns
 from alphazero.search.batched import PoolEvaluator, search_lines
 from alphazero.search.game_trees import GameTrees
-from alphazero.search.metered import Meter, MeteredEvaluator
 from alphazero.search.snapshot import mate_moves
 from alphazero.search.tree_search import SearchLimits, TreeSettings
 
@@ -152,23 +149,15 @@ def search_player(
 
 
 def engine_trees(
-    network: AlphaZeroNet,
-    device: torch.device,
-    precision: str,
-    meter: Meter | None = None,
-    batch_size: int = 0,
+    network: AlphaZeroNet, device: torch.device, precision: str, batch_size: int = 0
 ) -> GameTrees:
-    """Trees of the engine for games of a network side by side. batch_size: of an evaluation, 0 chooses.
-
-    meter: reads the evaluations.
-    """
+    """Trees of the engine for games of a network side by side. batch_size: of an evaluation, 0 chooses."""
     from alphazero.network.inference.purpose import evaluator_for_self_play, largest_tree_batch
 
     largest = largest_tree_batch(device)
     evaluator = evaluator_for_self_play(network, device, precision, batch_size or max(ENGINE_BATCH, largest))
     settings = TreeSettings(cache_mb=TREE_CACHE_MB, minibatch_size=largest)
-    metered = evaluator if meter is None else MeteredEvaluator(evaluator, meter)
-    return GameTrees(network.spec.name, metered, settings)
+    return GameTrees(network.spec.name, evaluator, settings)
 
 
 def engine_decisions(trees: GameTrees, nodes: int) -> Decide:
@@ -235,24 +224,11 @@ def mcts_player(simulations: int, seed: int) -> ChooseMoves:
     draw = random.Random(seed)
 
     def choose_in(line: Line) -> int:
-        if not is_outside(line.NAME):
+        if not line.NAME.startswith(OPENSPIEL):
             return uct_action(_StateOfLine(line), _StateOfLine.clone, simulations, line.MAX_PLIES, draw)
         text = str(line).removeprefix("start")  # the moves from the start of the game
-        moves = [int(move) for move in text.split(",") if move]
-        if not line.NAME.startswith(OPENSPIEL):
-            return _choose_by_rules(line.NAME, moves, simulations, draw)
         if line.NAME not in theirs:
             theirs[line.NAME] = mcts(line.NAME, simulations, seed)
-        return theirs[line.NAME](moves)
+        return theirs[line.NAME]([int(move) for move in text.split(",") if move])
 
     return lambda lines: [choose_in(line) for line in lines]
-
-
-def _choose_by_rules(name: str, moves: Sequence[int], simulations: int, draw: random.Random) -> int:
-    """By UCT over the states of a Python file, one copy for each playout. Raises RulesError."""
-    rules = rules_of(name)
-    with rules.explain.faults(lambda: f" (the moves so far: {text_of_moves(moves)}, and a playout)"):
-        state = rules.copy(rules.start)
-        for move in moves:
-            state.apply_action(move)
-        return uct_action(state, rules.copy, simulations, rules.max_plies, draw)

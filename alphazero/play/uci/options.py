@@ -86,7 +86,6 @@ TABLE = (
     Option("MinibatchSize", "spin", "0", "largest batch of the network (0: 32, on a GPU 256)", 0, 4096),
     Option("BatchesInFlight", "spin", "2", "2: search while the network computes", 1, 2),
     Option("SmartPruning", "check", "true", "move early if the best move cannot be overtaken in time"),
-    Option("VerboseMoveStats", "check", "false", "report visits, values and priors of every move, as lc0"),
     Option("Temperature", "number", "0", "above 0: draw the move, by visits^(1 / Temperature)", 0, 100),
     Option("TempDecayMoves", "spin", "0", "moves over which Temperature falls to 0 (0: it stays)", 0, 640),
     Option("TempCutoffMove", "spin", "0", "move from which on the best is played (0: none)", 0, 1000),
