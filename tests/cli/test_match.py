@@ -18,8 +18,7 @@ import torch
 from alphazero.cli.command_table import build_parser
 from alphazero.cli.main import main
 from alphazero.cli.playing.match import players_of
-from alphazero.cli.playing.match_flags import limit_of
-from alphazero.cli.playing.players import Lineup, read_player, with_own_names
+from alphazero.cli.playing.players import Lineup, limit_of, read_player, with_own_names
 from alphazero.games.registry import make_line
 from alphazero.machine.environment import START
 from alphazero.network.inference.purpose import evaluator_for_self_play
@@ -299,21 +298,21 @@ def test_a_match_continues_with_more_games_but_with_nothing_else_changed(
         (["--player", "random", "--player", "name=x"], "--player x: expected one of cmd=PROGRAM"),
         (["--player", "random", "cmd=a"], "expected one of cmd=PROGRAM"),
         (["--player", "random", "nodse=1"], "'nodse=1': unknown key; did you mean nodes"),
-        (["--player", "cmd=a", "nodes=0"], "nodes= '0': expected a whole number of at least 1"),
+        (["--player", "cmd=a", "nodes=0"], "nodes='0': expected a whole number from 1"),
         (["--player", "cmd=a", "proto=xboard"], "proto='xboard': expected uci"),
         (["--player", "weights=a", "option.X=1"], "option.X: expected only with cmd=PROGRAM"),
         (["--player", "name='x"], "No closing quotation"),
         (["--player", "random", "name=a\nb"], r"--player name='a\\nb': expected a name on one line"),
         (["--player", "random", "name=\x1b[31m"], r"--player name='\\x1b\[31m': expected a name on one line"),
         (["--player", "random", "name="], r"--player name='': expected a name on one line"),
-        (["--player", "random", "random=2"], "random='2': expected a share from 0 to 1"),
+        (["--player", "random", "random=2"], "random='2': expected a number from 0 to 1"),
         (
             ["--player", "random", "--player", "random", "--draw", "score=1"],
             "--draw score=1: expected movenum",
         ),
         (
             ["--player", "random", "--player", "random", "--resign", "movecount=3", "score=x"],
-            "score= 'x': expect",
+            "score='x': expect",
         ),
         (["--player", "random", "--player", "random", "--tc", "fast"], "--tc 'fast': expected"),
         (["--player", "random", "--player", "random", "--openings", "no.epd"], "no.epd: cannot"),
@@ -384,7 +383,7 @@ def test_a_name_that_comes_from_a_path_is_one_line_without_control_characters() 
 
 def test_a_network_limited_by_nodes_plays_as_the_uci_engine(chess_net) -> None:
     args = build_parser("match").parse_args([chess_net, "--against", "random", "--nodes", "60"])
-    lineup = Lineup(args, limit_of(args))
+    lineup = Lineup(args, limit_of(vars(args)))
     engine = lineup.ready(lineup.settled(players_of(args)[0])).decide
     assert engine is not None
     line = make_line("chess")
@@ -419,7 +418,7 @@ def test_a_network_on_a_clock_is_our_own_engine(chess_net) -> None:
     args = parser.parse_args(
         ["--weights", chess_net, "--against", "random", "--tc", "1+0.1", "--precision", "bf16"]
     )
-    lineup = Lineup(args, limit_of(args))
+    lineup = Lineup(args, limit_of(vars(args)))
     players = [lineup.settled(player) for player in players_of(args)]
     assert lineup.game_of(players) == "chess"
     player = players[0]

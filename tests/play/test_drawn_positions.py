@@ -14,7 +14,7 @@ from alphazero.games.registry import make_line
 from alphazero.network.inference.purpose import evaluator_for_forest
 from alphazero.play.analysis import AnalysisServer, QueryReader
 from alphazero.play.net import Net
-from alphazero.play.pgn.judgement import assess
+from alphazero.play.pgn.annotation import assess
 from alphazero.search.tree_search import SearchLimits, TreeSettings
 from tests.support.evaluation.small_nets import write_small_net
 

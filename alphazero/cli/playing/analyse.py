@@ -37,7 +37,7 @@ from alphazero.show.console import Console
 if TYPE_CHECKING:
     from alphazero.base.log import Work
     from alphazero.play.net import Evaluation, Net
-    from alphazero.play.pgn.judgement import Assessment
+    from alphazero.play.pgn.annotation import Assessment
 
 BAR_WIDTH = 40
 LINES = 5
@@ -176,8 +176,7 @@ def to_text(analysis: Evaluation, found: Snapshot | None, line: Line, count: int
 
 def annotate_games(args: argparse.Namespace, searches: bool) -> int:
     """Annotate each game of --pgn that can be read, report the others. Raises ConfigError and DataError."""
-    from alphazero.play.pgn.annotation import annotate, pgn_of, title
-    from alphazero.play.pgn.judgement import assess
+    from alphazero.play.pgn.annotation import annotate, assess, pgn_of, title
     from alphazero.play.pgn.reading import games_of_file
     from alphazero.play.session import require_chess
 

@@ -14,14 +14,14 @@ from alphazero.cli.flags import (
     add_paths,
     add_weights_flag,
 )
-from alphazero.cli.playing.players import NODES, key_values
+from alphazero.cli.playing.players import LIMITS, NODES, key_values
 from alphazero.games.registry import get_game
 from alphazero.play.matches import openings
 from alphazero.play.matches.game import Adjudication, DrawRule, ResignRule
-from alphazero.play.matches.limits import MARGIN_S, MOST_CLOCK_S, Limit, TimeControl, whole_number
+from alphazero.play.matches.limits import MARGIN_S, MOST_CLOCK_S
 from alphazero.play.matches.match import ENGINE_TIMEOUT_S, SYZYGY
 from alphazero.settings.flags import count, number, seed, whole
-from alphazero.settings.self_play import MOST_GAMES, MOST_PLIES, MOST_SIMULATIONS
+from alphazero.settings.self_play import MOST_GAMES, MOST_PLIES
 
 BALANCED = "balanced"
 RANDOM_PLIES = 4  # of games without a book
@@ -72,22 +72,20 @@ def add_match_flags(parser: argparse.ArgumentParser) -> None:
     )
     add_number(parser, "--rating-interval", count, "print the score every N pairs of games", 10)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_computing_flags(parser)
+    add_network_flags(parser)
+    add_gpus_flag(parser)
+    add_number(parser, "--seed", seed, "seed of openings, their order, and random moves", 0)
 
 
 def _add_game_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("games", "limits apply to players without one")
-    group.add_argument(
-        "--nodes",
-        "--simulations",
-        type=whole(1, MOST_SIMULATIONS),
-        metavar="N",
-        help=f"nodes per move (default: {NODES} for networks and mcts)",
-    )
-    group.add_argument("--tc", metavar="T", help="clock: [moves/]seconds[+increment], as 1+0.05 or 40/60")
-    group.add_argument("--movetime", type=number(0.001, MOST_CLOCK_S), metavar="S", help="seconds per move")
-    late = "milliseconds that a move may be late"
-    add_number(group, "--timemargin", whole(0, 10**6), late, round(1000 * MARGIN_S), metavar="MS")
+    for key, names, metavar, text in (
+        ("nodes", ["--simulations"], "N", f"nodes per move (default: {NODES} for networks and mcts)"),
+        ("tc", [], "T", "clock: [moves/]seconds[+increment], as 1+0.05 or 40/60"),
+        ("st", ["--movetime"], "S", "seconds per move"),
+        ("timemargin", [], "MS", f"milliseconds that a move may be late (default: {1000 * MARGIN_S:g})"),
+    ):
+        group.add_argument(f"--{key}", *names, type=LIMITS[key], metavar=metavar, help=text)
     drawn = f"random moves of each opening, instead of a book (default: {RANDOM_PLIES} in games but chess)"
     add_number(group, "--opening-plies", whole(0, MOST_PLIES), drawn)
     together = "games with engines side by side; all games of networks share batches"
@@ -116,21 +114,10 @@ def add_book_flags(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--plies", whole(0, MOST_PLIES), "plies of a PGN book")
 
 
-def add_computing_flags(parser: argparse.ArgumentParser) -> None:
-    """Where networks compute, and the seed."""
-    add_network_flags(parser)
-    add_gpus_flag(parser)
-    add_number(parser, "--seed", seed, "seed of openings, their order, and random moves", 0)
-
-
-def limit_of(args: argparse.Namespace) -> Limit:
-    """The limit of players without one."""
-    return Limit(
-        nodes=args.nodes,
-        move_time_s=args.movetime,
-        control=TimeControl.parse(args.tc, "--tc") if args.tc is not None else None,
-        margin_s=args.timemargin / 1000,
-    )
+def require_even(games: int) -> None:
+    """Raise ConfigError for an odd --games."""
+    if games % 2:
+        raise ConfigError(f"--games {games}: expected an even number, as each opening is played twice")
 
 
 def rules_of(args: argparse.Namespace) -> Adjudication:
@@ -141,13 +128,11 @@ def rules_of(args: argparse.Namespace) -> Adjudication:
 
 
 def _numbers(words: list[str], flag: str, rule: type[DrawRule] | type[ResignRule]) -> dict[str, int]:
-    names = [entry.name for entry in fields(rule)]
-    values = key_values(words, names, flag)
-    if missing := [name for name in names if name not in values]:
+    kinds = {entry.name: whole(0, MOST_CENTIPAWNS) for entry in fields(rule)}
+    values = key_values(words, kinds, flag)
+    if missing := [name for name in kinds if name not in values]:
         raise ConfigError(f"{flag} {' '.join(words)}: expected {missing[0]}= as well")
-    return {
-        name: whole_number(value, f"{flag} {name}=", 0, MOST_CENTIPAWNS) for name, value in values.items()
-    }
+    return values
 
 
 def openings_of(args: argparse.Namespace, game: str) -> list[openings.Opening]:

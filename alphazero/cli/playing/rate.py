@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,9 +16,9 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.log import Work
 from alphazero.base.section import flag_of
 from alphazero.base.text import counted, table
-from alphazero.cli.flags import add_number, add_paths, add_weights_flag, networks_of
-from alphazero.cli.playing.match import arena_of, check_concurrency, play_for
-from alphazero.cli.playing.match_flags import RANDOM_PLIES, add_book_flags, add_computing_flags, book_of
+from alphazero.cli.flags import add_network_flags, add_number, add_paths, add_weights_flag, networks_of
+from alphazero.cli.playing.match import arena_of
+from alphazero.cli.playing.match_flags import RANDOM_PLIES, add_book_flags, book_of, require_even
 from alphazero.cli.playing.players import NODES, Lineup
 from alphazero.games.registry import CHESS
 from alphazero.measure.match import Scoreboard
@@ -27,10 +27,9 @@ from alphazero.play.matches.limits import Limit
 from alphazero.play.matches.match import Arena, MatchPlan
 from alphazero.play.matches.openings import Opening, random_openings
 from alphazero.play.matches.players import Player
-from alphazero.play.workers import Place, Worker, find_places
 from alphazero.run.checkpoint_files import checkpoints_in, step_of
 from alphazero.run.directory import RunDirectory
-from alphazero.settings.flags import count, number, whole
+from alphazero.settings.flags import count, number, seed, whole
 from alphazero.settings.self_play import MOST_GAMES, MOST_SIMULATIONS
 from alphazero.show.console import Console
 
@@ -65,30 +64,34 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--concurrency", whole(1, 1024), "games with Stockfish side by side", 8)
     add_book_flags(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_computing_flags(parser)
+    add_network_flags(parser)
+    add_number(parser, "--seed", seed, "seed of openings, their order, and random moves", 0)
 
 
 def run(args: argparse.Namespace) -> int:
     """Rate, print a table."""
     args.weights = networks_of(args)
-    if args.games % 2:
-        raise ConfigError(f"--games {args.games}: expected an even number, as each opening is played twice")
+    require_even(args.games)
     if args.ladder is not None and not args.ladder.is_dir():
         raise ConfigError(f"--ladder {args.ladder}: expected a directory of networks")
 
+    from alphazero.measure.ladder import published_ladder
     from alphazero.measure.rating import keep_rating, mark_best_rated
 
-    places = find_places(args.gpus, args.device)
-    lineup = lineup_of(args, on_cpu=bool(places))
+    lineup = Lineup(args, Limit(nodes=args.simulations))
     networks = list(networks_to_rate(args, lineup))
     game = lineup.game_of([networks[0].player])
-    ladder = ladder_of_chess(args, places) if game == CHESS else None
+    ladder = None
+    if game == CHESS:
+        ladder, missing = published_ladder(args.ladder)
+        for line in missing:
+            print(line, file=sys.stderr)
     for name in OF_CHESS:
         if game != CHESS and (value := getattr(args, name)) is not None:
             raise ConfigError(f"{flag_of(name)} {value}: only for chess; this is {game}")
     found: list[dict[str, Any]] = []
     try:
-        with arena_of("rate", args, lineup, places) as arena, closing(Console(True)) as console:
+        with arena_of(lineup) as arena, closing(Console(True)) as console:
             rater = Rater(args, lineup, game, arena, console)
             ladder = ladder or rater.estimated_ladder()
             for network in networks:
@@ -104,28 +107,6 @@ def run(args: argparse.Namespace) -> int:
         if (best := mark_best_rated(run)) is not None:
             print(f"{run}@best-elo is {best[0].name} ({round(best[1])})", file=sys.stderr)
     return 0
-
-
-def work(args: argparse.Namespace, worker: Worker) -> None:
-    """A worker of this command: some of the pairs."""
-    play_for(worker, lineup_of(args))
-
-
-def lineup_of(args: argparse.Namespace, *, on_cpu: bool = False) -> Lineup:
-    """What makes the players ready, the same in each process. on_cpu: of the parent of workers."""
-    return Lineup(args, Limit(nodes=args.simulations), on_cpu=on_cpu)
-
-
-def ladder_of_chess(args: argparse.Namespace, places: Sequence[Place]) -> Ladder:
-    """The published ladder; says what this machine lacks of it. Raises ConfigError."""
-    from alphazero.measure.ladder import published_ladder
-
-    ladder, missing = published_ladder(args.ladder)
-    for line in missing:
-        print(line, file=sys.stderr)
-    if any(rung.player.command for rung in ladder.rungs):
-        check_concurrency(args, places)
-    return ladder
 
 
 def openings_in(game: str, args: argparse.Namespace) -> list[Opening]:
@@ -247,13 +228,11 @@ class Rater:
             shown.done += 1
             return True
 
+        pairings = pairings_of(2, self._openings[first : first + pairs])
         plan = MatchPlan(
             self._game,
             (self._lineup.settled(player), self._lineup.settled(other)),
-            tuple(
-                replace(pairing, number=2 * first + pairing.number)
-                for pairing in pairings_of(2, self._openings[first : first + pairs])
-            ),
+            tuple(replace(pairing, number=2 * first + pairing.number) for pairing in pairings),
             Adjudication(max_plies=MAX_PLIES) if self._game == CHESS else Adjudication(),
             concurrency=self._args.concurrency,
             seed=self._args.seed,
@@ -268,10 +247,7 @@ def table_of(found: list[dict[str, Any]], ladder: Ladder) -> Iterator[str]:
     for rating in found:
         low, high = rating["elo_95"]
         step = "" if rating["step"] is None else f"{rating['step']:,}"
-        met = ", ".join(
-            f"{each['name']} +{each['wins']} ={each['draws']} -{each['losses']}"
-            for each in rating["opponents"]
-        )
+        met = ", ".join("{name} +{wins} ={draws} -{losses}".format(**each) for each in rating["opponents"])
         interval = f"{round(low)} to {round(high)}"
         rows.append((rating["weights"], step, str(round(rating["elo"])), interval, str(rating["games"]), met))
     yield from table(rows, "lrrrrl")

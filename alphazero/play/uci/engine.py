@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum, auto
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import IO, TypeAlias
 
@@ -59,18 +59,6 @@ class LoadedNetwork:
 # Loads a network. Raises AlphaZeroError for one that cannot be used.
 OpenNetwork: TypeAlias = Callable[[NetworkRequest], LoadedNetwork]
 
-
-# What opening a network led to: None where a newer request replaced it.
-Opened: TypeAlias = "LoadedNetwork | Exception | None"
-
-
-class EngineEvent(Enum):
-    """What other threads report beside lines and networks."""
-
-    INPUT_ENDED = auto()
-    ANSWERED = auto()  # by the search in progress
-
-
 LONGEST_LINE = 2**20
 STOP = Plain("stop")
 NO_POSITION = "no position: the last one was refused"
@@ -100,13 +88,12 @@ class UciEngine:
         self._weights = weights
         self._write = write
         self._writing = threading.RLock()
-        self._inbox: SimpleQueue[str | tuple[NetworkRequest, Opened] | EngineEvent] = SimpleQueue()
+        self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()  # what other threads have done for them
         self._lines: deque[Parsed | None] = deque()  # whose turn has not come; None is the end of the input
         # Programs expect lines of text during a search alone: the next one begins with these.
         self._remarks = list(self.options.remarks)
         self._open_network = open_network
-        self._loading = 0  # networks being loaded
-        self._turn_to_load = threading.Lock()
+        self._is_loading = False
         self._requested: NetworkRequest | None = None  # the newest, unless it failed
         self._network: LoadedNetwork | None = None
         self._network_weights = weights
@@ -132,16 +119,16 @@ class UciEngine:
         while raw := lines.readline(LONGEST_LINE):
             is_whole = raw.endswith(b"\n") or len(raw) < LONGEST_LINE
             if is_whole and not is_cut:
-                self._inbox.put(raw.decode("utf-8", "replace"))
+                self._inbox.put(partial(self._take_line, raw.decode("utf-8", "replace")))
             elif is_whole:
                 self._send([info_string(f"ignored a line of more than {LONGEST_LINE:,} bytes")])
             is_cut = not is_whole
-        self._inbox.put(EngineEvent.INPUT_ENDED)
+        self._inbox.put(partial(self._take_line, None))
 
     def _next(self) -> Parsed | None:
         """The next line, once its turn has come."""
         while not self._lines or self._must_wait(self._lines[0]):
-            self._receive(self._inbox.get())
+            self._inbox.get()()
         return self._lines.popleft()
 
     def _must_wait(self, line: Parsed | None) -> bool:
@@ -152,24 +139,19 @@ class UciEngine:
         if isinstance(line.command, SetPosition):
             return self._network is None  # which says which game it is
         if line.command == Plain("isready"):  # during a search it is answered at once
-            return self._loading > 0 and self._search is None
-        if line.command == Plain("quit"):
-            return False
-        return isinstance(line.command, Go) and (self._loading > 0 or is_ending)
+            return self._is_loading and self._search is None
+        if isinstance(line.command, SetOption):
+            return self._is_loading
+        return isinstance(line.command, Go) and (self._is_loading or is_ending)
 
-    def _receive(self, item: str | tuple[NetworkRequest, Opened] | EngineEvent) -> None:
-        if isinstance(item, tuple):
-            self._loaded(*item)
-        elif item is EngineEvent.ANSWERED:
-            self._search = None
-        elif item is EngineEvent.INPUT_ENDED:
-            self._lines.append(None)
-        else:
-            assert isinstance(item, str)
-            line = parse(item)
-            self._lines.append(line)
-            if line.command == STOP:  # every search before it
-                self._stop()
+    def _take_line(self, text: str | None) -> None:
+        line = None if text is None else parse(text)
+        self._lines.append(line)
+        if line is not None and line.command == STOP:  # every search before it
+            self._stop()
+
+    def _end_search(self) -> None:
+        self._search = None
 
     def _stop(self) -> None:
         if self._search is not None:
@@ -180,7 +162,7 @@ class UciEngine:
         end = time.monotonic() + FIRST_EVALUATION_S + LAST_ANSWER_S
         while self._search is not None and (left := end - time.monotonic()) > 0:
             with suppress(Empty):
-                self._receive(self._inbox.get(timeout=left))
+                self._inbox.get(timeout=left)()
 
     def _obey(self, line: Parsed) -> bool:
         """Handle a line; False at the end."""
@@ -214,7 +196,7 @@ class UciEngine:
             self._forget_first = True
         elif word == "stop":
             self._stop()
-        elif word == "ponderhit" and isinstance(self._search, EngineSearch):
+        elif word == "ponderhit" and self._search is not None:
             self._search.ponder_hit()
 
     def _set_option(self, name: str, value: str) -> None:
@@ -231,7 +213,7 @@ class UciEngine:
         if option.name == "Clear Hash":
             self._forget_first = True
         if option.name == "WeightsFile":
-            self._weights = self.options.text("WeightsFile") or self._weights
+            self._weights = self.options.text(option.name) or self._weights
         if option.name in NETWORK_OPTIONS:
             self._load()
 
@@ -296,7 +278,7 @@ class UciEngine:
                 with suppress(BrokenPipeError):  # the reader has gone
                     search.run()
             finally:
-                self._inbox.put(EngineEvent.ANSWERED)
+                self._inbox.put(self._end_search)
 
         self._search = search
         threading.Thread(target=answer, name="search", daemon=True).start()
@@ -346,38 +328,33 @@ class UciEngine:
         request = NetworkRequest(self._weights, threads, minibatch_size)
         if request == self._requested:
             return
-        self._requested = request
-        self._loading += 1
-        threading.Thread(target=self._open, args=(request,), name="network", daemon=True).start()
+        self._requested, self._is_loading = request, True
 
-    def _open(self, request: NetworkRequest) -> None:
-        """In a separate thread: open a network after those before it, unless a newer one is wanted."""
-        opened: Opened = None
-        with self._turn_to_load:
-            if request is self._requested:
-                try:
-                    opened = self._open_network(request)
-                except Exception as error:  # of any kind: the engine decides what follows
-                    opened = error
-        self._inbox.put((request, opened))
+        def open_it() -> None:
+            try:
+                opened: LoadedNetwork | Exception = self._open_network(request)
+            except Exception as error:  # of any kind: the engine decides what follows
+                opened = error
+            self._inbox.put(partial(self._loaded, request, opened))
 
-    def _loaded(self, request: NetworkRequest, opened: Opened) -> None:
-        self._loading -= 1
+        threading.Thread(target=open_it, name="network", daemon=True).start()
+
+    def _loaded(self, request: NetworkRequest, opened: LoadedNetwork | Exception) -> None:
+        self._is_loading = False
         game = None if self._network is None else self._network.game
         if isinstance(opened, LoadedNetwork) and game not in (None, opened.game):
             opened = WeightsError(f"network {request.weights}: plays {opened.game}; expected {game}")
         if isinstance(opened, Exception):
-            if self._network is None and self._loading == 0:
+            if self._network is None:
                 raise opened
             self._send([info_string(f"{reason(opened)}; network unchanged")])
-            if request is self._requested:
-                self._weights, self._requested = self._network_weights, None
-        elif opened is not None:
-            if self._network is None:
-                self._line = make_line(opened.game)
-                _refuse_tables(opened.game, self.options.text(TABLES))
-            self._network, self._network_weights = opened, request.weights
-            self._remarks.append(opened.description)
+            self._weights, self._requested = self._network_weights, None
+            return
+        if self._network is None:
+            self._line = make_line(opened.game)
+            _refuse_tables(opened.game, self.options.text(TABLES))
+        self._network, self._network_weights = opened, request.weights
+        self._remarks.append(opened.description)
 
     def _send(self, lines: list[str]) -> None:
         if lines:

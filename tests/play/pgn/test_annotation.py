@@ -14,8 +14,7 @@ import pytest
 from alphazero.base.errors import GameInputError
 from alphazero.cli.main import main
 from alphazero.games.core_types import Line
-from alphazero.play.pgn.annotation import annotate, pgn_of
-from alphazero.play.pgn.judgement import Assessment, MoveMark, judge
+from alphazero.play.pgn.annotation import Assessment, MoveMark, annotate, judge, pgn_of
 from alphazero.play.pgn.reading import games_of_text
 from tests.support.evaluation.small_nets import write_small_net
 
