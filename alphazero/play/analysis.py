@@ -12,7 +12,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from queue import Queue
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
@@ -23,7 +23,6 @@ from alphazero.games.core_types import Line
 from alphazero.games.lines import require_move
 from alphazero.games.notation import play_moves
 from alphazero.games.registry import get_game, make_line
-from alphazero.machine.environment import version_of
 from alphazero.machine.memory import HostMemory
 from alphazero.play.search_text import analysis_json
 from alphazero.search.batched import PoolEvaluator
@@ -45,13 +44,7 @@ POSITION_BYTES, SIMULATION_BYTES = 6 * MEGABYTE, 1000
 MEMORY_SHARE = 0.5  # of what is free
 
 Answer: TypeAlias = dict[str, Any]
-FIELDS = ("id", "action", "game", "fen", "moves", "turns", "simulations", "lines", "priority")
-# The fields that each action has beside id and action.
-ACTIONS: Mapping[str, tuple[str, ...]] = {
-    "version": (),
-    "terminate": ("terminate_id", "turns"),
-    "terminate_all": ("turns",),
-}
+FIELDS = ("id", "game", "fen", "moves", "turns", "simulations", "lines", "priority")
 
 
 class QueryError(AlphaZeroError):
@@ -64,22 +57,19 @@ class QueryError(AlphaZeroError):
 
 @dataclass(eq=False)
 class Query:
-    """Positions of one game to analyse, or an action. body: as it came.
+    """Positions of one game to analyse.
 
-    turns: ascending, turn n being the position after n of the moves; of an action, those meant, () for all.
-    simulations: 0 is the network alone. lines: of a search. priority: larger ones go first. line: where the
-    next turn continues.
+    line: where the next turn continues. turns: ascending, turn n being the position after n of the moves.
+    simulations: 0 is the network alone. lines: of a search. priority: larger ones go first.
     """
 
     id: str
-    body: Answer
+    line: Line
+    moves: tuple[int, ...]
     turns: tuple[int, ...]
-    action: str = ""
-    line: Line | None = None
-    moves: tuple[int, ...] = ()
-    simulations: int = 0
-    lines: int = 1
-    priority: int = 0
+    simulations: int
+    lines: int
+    priority: int
 
 
 @dataclass(frozen=True)
@@ -104,20 +94,9 @@ class QueryReader:
         if not isinstance(name, str) or not name:
             expected = "expected a text that is not empty"
             raise QueryError(f"line {number}: id {quoted(name)}: {expected}", {"field": "id"})
-        action = body.get("action", "")
-        if "action" in body and not (isinstance(action, str) and action in ACTIONS):
-            raise _refused(body, "action", one_of(str(action), ACTIONS))
-        known = ("id", "action", *ACTIONS[action]) if action else FIELDS
         for field_name in body:
-            if field_name not in known:
-                raise _refused(body, field_name, f"unknown field; {one_of(field_name, known)}")
-        if not action:
-            return self._positions(name, body)
-        if action == "terminate" and not isinstance(body.get("terminate_id"), str):
-            raise _refused(body, "terminate_id", "expected the id of a query, a text")
-        return Query(name, body, _turns(body, MOST_COUNT), action)
-
-    def _positions(self, name: str, body: Answer) -> Query:
+            if field_name not in FIELDS:
+                raise _refused(body, field_name, f"unknown field; {one_of(field_name, FIELDS)}")
         if body.get("game", self.game) != self.game:
             raise _refused(body, "game", f"the network plays {self.game}")
         fen, texts = body.get("fen"), body.get("moves", [])
@@ -134,13 +113,12 @@ class QueryReader:
             raise QueryError(f"{at}: {reason(error)}", {"id": name, "field": at}) from None
         return Query(
             name,
-            body,
-            _turns(body, len(moves)) or (len(moves),),
-            line=line,
-            moves=moves,
-            simulations=_number(body, "simulations", 0, MOST_SIMULATIONS, self.simulations),
-            lines=_number(body, "lines", 1, MOST_COUNT, self.lines),
-            priority=_number(body, "priority", -MOST_COUNT, MOST_COUNT, 0),
+            line,
+            moves,
+            _turns(body, len(moves)),
+            _number(body, "simulations", 0, MOST_SIMULATIONS, self.simulations),
+            _number(body, "lines", 1, MOST_COUNT, self.lines),
+            _number(body, "priority", -MOST_COUNT, MOST_COUNT, 0),
         )
 
 
@@ -150,11 +128,9 @@ def _refused(body: Answer, name: str, expected: str) -> QueryError:
 
 
 def _turns(body: Answer, most: int) -> tuple[int, ...]:
-    """Ascending, each once; () where none are named."""
-    turns = body.get("turns")
-    if turns is None:
-        return ()
-    if turns == "all" and "action" not in body:
+    """Ascending, each once; the last where none are named."""
+    turns = body.get("turns", [most])
+    if turns == "all":
         return tuple(range(most + 1))
     is_list = isinstance(turns, list) and bool(turns)
     if not is_list or not all(type(turn) is int and 0 <= turn <= most for turn in turns):
@@ -253,12 +229,6 @@ class AnalysisServer:
             self._write(json.dumps({**item.answer, "error": str(item)}))
         elif isinstance(item, Exception):
             raise item
-        elif item.action == "version":
-            about = {"version": version_of("alphazero"), "weights": self._net.source, "game": self._net.game}
-            self._write(json.dumps({**item.body, **about}))
-        elif item.action:
-            self._write(json.dumps(item.body))
-            self._terminate(item)
         else:
             self._num_queries += 1
             for turn in item.turns:
@@ -273,7 +243,6 @@ class AnalysisServer:
         while self._waiting and len(positions) < self._evaluator.batch_size:
             position = heapq.heappop(self._waiting)
             query, line = position.query, position.query.line
-            assert line is not None
             for move in query.moves[line.num_plies : position.turn]:
                 line.push(move)
             try:
@@ -309,7 +278,7 @@ class AnalysisServer:
             position.growth = self._forest.plant(tree, SearchLimits(nodes=position.query.simulations))
             self._growing.append(position)
 
-    def _finish(self, position: _Position, more: Answer | None = None) -> None:
+    def _finish(self, position: _Position) -> None:
         """Answer with what is known."""
         assert position.alone is not None and position.line is not None
         found = None
@@ -318,26 +287,7 @@ class AnalysisServer:
             view = position.growth.tree.view(position.query.lines)
             found = snapshot_of(view, position.line, time.monotonic() - position.began)
         self._answered += 1
-        self._answer(position, {**(more or {}), **analysis_json(position.alone, found, position.query.lines)})
-
-    def _terminate(self, action: Query) -> None:
-        """End positions of a query, or of all, with what is known of them."""
-        named = action.body.get("terminate_id")
-
-        def is_meant(position: _Position) -> bool:
-            is_turn = not action.turns or position.turn in action.turns
-            return is_turn and named in (None, position.query.id)
-
-        ended = {"terminated": True}
-        for position in filter(is_meant, [*self._growing, *self._evaluated]):
-            if position.growth is not None:
-                self._forest.leave(position.growth)
-            else:
-                self._evaluated.remove(position)
-            self._finish(position, ended)
-        for position in filter(is_meant, sorted(self._waiting)):
-            self._answer(position, ended)
-        self._waiting = sorted(each for each in self._waiting if not is_meant(each))
+        self._answer(position, analysis_json(position.alone, found, position.query.lines))
 
     def _answer(self, position: _Position, answer: Answer) -> None:
         self._failed += "error" in answer

@@ -257,15 +257,15 @@ def play_first_games(
     keep: Callable[[pa.RecordBatch], None],
     on_progress: Callable[[int], bool],
     num_threads: int,
-) -> int:
+) -> None:
     """Play the first game of each lane of `numbers`, `at_a_time` of them side by side.
 
     So the games are the same ones for any number of lanes at a time and whichever end first. keep gets the
     finished games (GAME_SCHEMA) after each round of moves. on_progress gets the number of games so far after
-    each batch; False ends play. Returns how many positions the network evaluated.
+    each batch; False ends play.
     """
     lanes: list[_core.SelfPlayGame] = []
-    begun = done = evaluations = 0
+    begun = done = 0
     cache = new_cache(own.evaluation_cache)
 
     def on_batch(moves: int, ended: int) -> bool:
@@ -290,9 +290,7 @@ def play_first_games(
         )
         lanes = [lane for lane in played.under_way if lane.number == 0]
         done += len(played.finished)
-        evaluations += played.evaluations
         if played.finished:
             keep(games.to_batch(played.finished))
         if not played.is_complete:
             break
-    return evaluations

@@ -29,7 +29,6 @@ COMMANDS = {
     "undo": "take back your last move and the answer to it",
     "fen": "the position as text",
     "moves": "the moves so far, and the legal ones",
-    "resign": "resign the game",
     "new [SIDE]": f"start another game; SIDE: {', '.join(SIDES)}",
     "help": "this list",
     "quit": "quit, as Ctrl-D and Ctrl-C do",
@@ -72,7 +71,7 @@ class PlaySession:
         try:
             self._show()
             while not self._quits:
-                if self._is_over or self._board.turn == self._person:
+                if self._board.is_over or self._board.turn == self._person:
                     self._obey()
                 else:
                     self._answer()
@@ -80,14 +79,9 @@ class PlaySession:
             self._tree.close()
             self._keep()
 
-    @property
-    def _is_over(self) -> bool:
-        return bool(self._resigned) or self._board.is_over
-
     def _begin(self, side: str) -> None:
         self._person = random.choice(("first", "second")) if side == "random" else side
         self._board = Board(self.net.game, self.start, self.moves)
-        self._resigned = ""  # the result, where the person has resigned
         self._tree.forget()
         flipped = self._person == "second" and can_be_flipped(self._board.line)
         self.style = replace(self.style, flipped=flipped)
@@ -95,13 +89,11 @@ class PlaySession:
     def _show(self) -> None:
         self.write("")
         self.write(self._board.draw(self.style))
-        if self._is_over:
+        if self._board.is_over:
             self.write(f"{self._result()}; new, undo or quit")
 
     def _result(self) -> str:
-        result = self._resigned or self._board.result
-        why = "resigned" if self._resigned else self._board.termination.replace("_", " ")
-        return f"the game is over: {result} ({why})"
+        return f"the game is over: {self._board.result} ({self._board.termination.replace('_', ' ')})"
 
     def _answer(self) -> None:
         """Play the network's move."""
@@ -127,7 +119,7 @@ class PlaySession:
         """Read and handle a line."""
         first, second = ("white", "black") if self._board.game == CHESS else ("x", "o")
         side = first if self._board.turn == "first" else second
-        typed = self.read("game over> " if self._is_over else f"{side}> ")
+        typed = self.read("game over> " if self._board.is_over else f"{side}> ")
         if typed is None:
             self.write("")
         words = ["quit"] if typed is None else typed.split()
@@ -149,7 +141,7 @@ class PlaySession:
     def _move(self, typed: str) -> None:
         near = near_match(typed.lower(), _WORDS)
         try:
-            if self._is_over:
+            if self._board.is_over:
                 raise GameInputError(f"{quoted(typed)}: {self._result()}; expected new, undo or quit")
             move = read_move(self._board.line, typed)
         except GameInputError as error:
@@ -172,7 +164,7 @@ class PlaySession:
         self.write(self._board.fen)
 
     def _do_hint(self) -> None:
-        if self._is_over:
+        if self._board.is_over:
             raise GameInputError(self._result())
         found = self._search()
         self.write(f"for the side to move: {chances_text(found.wdl)}")
@@ -181,10 +173,6 @@ class PlaySession:
 
     def _do_undo(self) -> None:
         """Return to the person's previous turn."""
-        if self._resigned:
-            self._resigned = ""
-            self._show()
-            return
         before = self._board.copy()
         try:
             self._board.pop()
@@ -203,15 +191,8 @@ class PlaySession:
             texts.append(played.san(move))
             played.push(move)
         self.write(f"played: {' '.join(texts) or 'none'}")
-        legal = [] if self._is_over else [move_text(line, move) for move in line.legal()]
+        legal = [] if self._board.is_over else [move_text(line, move) for move in line.legal()]
         self.write(f"legal: {' '.join(legal) or 'none'}")
-
-    def _do_resign(self) -> None:
-        if self._is_over:
-            raise GameInputError(self._result())
-        self._resigned = "0-1" if self._person == "first" else "1-0"
-        self._show()
-        self._keep()
 
     def _do_new(self, side: str = "") -> None:
         if side and side.lower() not in SIDES:
@@ -235,8 +216,8 @@ class PlaySession:
             "Date": time.strftime("%Y.%m.%d"),
             "White": white,
             "Black": black,
-            "Result": self._resigned or board.result or "*",
-            "Termination": "resignation" if self._resigned else board.termination.replace("_", " "),
+            "Result": board.result or "*",
+            "Termination": board.termination.replace("_", " "),
         }
         try:
             with path.open("a", encoding="utf-8") as file:

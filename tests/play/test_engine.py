@@ -267,8 +267,8 @@ def test_a_bad_option_is_told_and_changes_nothing() -> None:
             engine.until("info string option ")
         engine.send("setoption name hash value 128", "setoption name moveoverhead value 50", "isready")
         engine.until("readyok")
-        assert engine.engine.options.whole("Hash") == 128
-        assert engine.engine.options.whole("Move Overhead") == 50
+        assert engine.engine.options["Hash"] == 128
+        assert engine.engine.options["Move Overhead"] == 50
 
 
 def test_a_bad_network_is_one_line_and_the_old_one_stays() -> None:
@@ -370,7 +370,7 @@ def test_memory_options_are_lowered_to_what_is_there() -> None:
         engine.send("go nodes 1")
         lines = engine.until("bestmove")
         for name in ("Hash", "MemoryLimit"):
-            used = engine.engine.options.whole(name)
+            used = engine.engine.options[name]
             assert f"info string option {name}: 1048576 MB are not free; {used} MB used" in lines
             assert 1 <= used < psutil.virtual_memory().total >> 20
 

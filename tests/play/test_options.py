@@ -22,7 +22,7 @@ def test_every_default_is_a_value_that_can_be_set() -> None:
     options = Options()
     for option in TABLE:
         assert options.set(option.name.upper(), option.default) is option
-        assert options.text(option.name) == option.default
+        assert options[option.name] == Options()[option.name]
         assert option.line.startswith(f"option name {option.name} type ")
 
 
@@ -45,4 +45,4 @@ def test_what_cannot_be_is_refused_in_one_line(name: str, value: str, message: s
 
 def test_an_empty_string_is_empty() -> None:
     options = Options({"WeightsFile": "<empty>"})
-    assert options.text("WeightsFile") == ""
+    assert options["WeightsFile"] == ""

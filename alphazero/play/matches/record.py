@@ -16,7 +16,6 @@ import os
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import IO
 
@@ -143,7 +142,14 @@ class MatchRecord(contextlib.ExitStack):
             raise DataError(
                 f"--resume {path}: {reason(error)}; expected the file of a match that --resume wrote"
             ) from error
-        _check_settings(path, settings, begun_with)
+        for name in sorted(settings.keys() | begun_with.keys()):
+            got, was = (
+                quoted(each[name]) if name in each else "not given" for each in (settings, begun_with)
+            )
+            if got != was:
+                raise ConfigError(
+                    f"--resume {path}: {name} {got}; expected {was}, with which this match was begun"
+                )
         state.truncate(len(content) - len(unfinished))
         state.seek(0, os.SEEK_END)
         return state
@@ -178,16 +184,6 @@ class MatchRecord(contextlib.ExitStack):
                 os.ftruncate(self._pgn.fileno(), len(content) - begun)
                 self._pgn.write(game.pgn)
                 self._pgn.flush()
-
-
-def _check_settings(path: Path, now: Mapping[str, str], before: Mapping[str, str]) -> None:
-    for name in sorted(now.keys() | before.keys()):
-        for word, expected in zip_longest(now.get(name, "").split(), before.get(name, "").split()):
-            if word != expected:
-                got, was = ("not given" if each is None else quoted(each) for each in (word, expected))
-                raise ConfigError(
-                    f"--resume {path}: {name} {got}; expected {was}, with which this match was begun"
-                )
 
 
 def _digest(opening: Opening) -> str:

@@ -99,7 +99,7 @@ class UciEngine:
         self._network_weights = weights
         self._line: Line | None = None  # none before there is a network, and where the last one was refused
         self._search: EngineSearch | None = None  # in progress
-        self._tables = self._open_tables(self.options.text(TABLES))
+        self._tables = self._open_tables(self.options[TABLES])
         self._tree: TreeSearch | None = None
         self._tree_of: tuple[LoadedNetwork, SearchTables | None] | None = None  # what the tree was made with
         self._forget_first = False
@@ -213,7 +213,7 @@ class UciEngine:
         if option.name == "Clear Hash":
             self._forget_first = True
         if option.name == "WeightsFile":
-            self._weights = self.options.text(option.name) or self._weights
+            self._weights = self.options[option.name] or self._weights
         if option.name in NETWORK_OPTIONS:
             self._load()
 
@@ -288,15 +288,15 @@ class UciEngine:
     def _settings(self) -> TreeSettings:
         options = self.options
         return TreeSettings(
-            c_puct=options.number("CPuct"),
-            c_puct_base=options.number("CPuctBase"),
-            c_puct_factor=options.number("CPuctFactor"),
-            fpu_reduction=options.number("FpuReduction"),
-            policy_temperature=options.number("PolicyTemperature"),
-            two_fold_draws=options.is_on("TwoFoldDraws"),
-            cache_mb=options.whole("Hash"),
-            tree_mb=options.whole("MemoryLimit"),
-            in_flight=options.whole("BatchesInFlight"),
+            c_puct=options["CPuct"],
+            c_puct_base=options["CPuctBase"],
+            c_puct_factor=options["CPuctFactor"],
+            fpu_reduction=options["FpuReduction"],
+            policy_temperature=options["PolicyTemperature"],
+            two_fold_draws=options["TwoFoldDraws"],
+            cache_mb=options["Hash"],
+            tree_mb=options["MemoryLimit"],
+            in_flight=options["BatchesInFlight"],
         )
 
     def _be_ready(self) -> None:
@@ -324,7 +324,7 @@ class UciEngine:
         return self._tree
 
     def _load(self) -> None:
-        threads, minibatch_size = self.options.whole("Threads"), self.options.whole("MinibatchSize")
+        threads, minibatch_size = self.options["Threads"], self.options["MinibatchSize"]
         request = NetworkRequest(self._weights, threads, minibatch_size)
         if request == self._requested:
             return
@@ -352,7 +352,7 @@ class UciEngine:
             return
         if self._network is None:
             self._line = make_line(opened.game)
-            _refuse_tables(opened.game, self.options.text(TABLES))
+            _refuse_tables(opened.game, self.options[TABLES])
         self._network, self._network_weights = opened, request.weights
         self._remarks.append(opened.description)
 

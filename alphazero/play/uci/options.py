@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import alphazero._core as _core
 from alphazero.base.errors import ConfigError
@@ -139,7 +139,7 @@ class Options:
         """Lower an option in MB to what this process can have; a line about it, "" where it is unchanged."""
         if option.name not in MEMORY:
             return ""
-        asked, memory = self.whole(option.name), HostMemory().check()
+        asked, memory = self[option.name], HostMemory().check()
         # For one of the two: half of what this process has and can get.
         used = min(asked, max(1, (memory.available_bytes + memory.rss_bytes) // 2 >> 20))
         while used > 1 and not _can_allocate(used):
@@ -147,21 +147,12 @@ class Options:
         self._values[option.name] = str(used)
         return f"option {option.name}: {asked} MB are not free; {used} MB used" if used < asked else ""
 
-    def text(self, name: str) -> str:
-        """The value of a string."""
-        return self._values[name]
-
-    def whole(self, name: str) -> int:
-        """The value of a spin."""
-        return int(self._values[name])
-
-    def number(self, name: str) -> float:
-        """The value of a fraction."""
-        return float(self._values[name])
-
-    def is_on(self, name: str) -> bool:
-        """The value of a check."""
-        return self._values[name] == "true"
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - what the kind of the option is
+        """The value: a bool of a check, an int of a spin, a float of a number, else a text."""
+        kind, value = find_option(name).kind, self._values[name]
+        if kind == "check":
+            return value == "true"
+        return int(value) if kind == "spin" else float(value) if kind == "number" else value
 
 
 def _can_allocate(megabytes: int) -> bool:

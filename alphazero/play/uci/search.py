@@ -132,7 +132,7 @@ class EngineSearch:
         self._result: int | None = None  # of the position, where the tables know it
         self._send = send
         self._is_stopped = False
-        self._budget = budget_of(go, line.first_player_to_move, options.whole("Move Overhead"))
+        self._budget = budget_of(go, line.first_player_to_move, options["Move Overhead"])
         self._clock_began = began
         self._pondering = go.ponder
         # Set when `bestmove` may be sent: at once, or after `stop` or `ponderhit`.
@@ -184,11 +184,11 @@ class EngineSearch:
             self._send([f"info depth 0 score {'mate 0' if is_mate else 'cp 0'}"])
             return (NULL_MOVE,)
         if self._tables is not None:
-            best = self._tables.begin(self._line, only, fast=self._options.is_on("SyzygyFastPlay"))
+            best = self._tables.begin(self._line, only, fast=self._options["SyzygyFastPlay"])
             if best is not None:  # the tables know the result, and which moves keep it
                 self._result, only = best.result, best.moves
         seen = self._search(self._tree, only) if self._tree is not None else None
-        cutoff = self._options.number("TempValueCutoff")
+        cutoff = self._options["TempValueCutoff"]
         if seen is not None and (move := chosen_move(seen, self._temperature(), cutoff)) is not None:
             return self._texts(move.pv[:2] or (move.move,))
         texts = self._texts((only or legal)[:1])
@@ -202,12 +202,12 @@ class EngineSearch:
         tree.start(SearchLimits(nodes=self._go.nodes, depth=self._go.depth, moves=only))
         if self._is_stopped:  # before the tree was started
             tree.stop()
-        budget, multipv = self._budget, self._options.whole("MultiPV")
+        budget, multipv = self._budget, self._options["MultiPV"]
         sent = time.monotonic()
         try:
             while not tree.wait(CLOCK_EVERY_S if budget.planned_s < math.inf else INFO_EVERY_S):
                 now = time.monotonic()
-                prunes, seconds = self._options.is_on("SmartPruning"), now - self._clock_began
+                prunes, seconds = self._options["SmartPruning"], now - self._clock_began
                 if not self._pondering and is_time_over(budget, tree.snapshot(0), seconds, prunes=prunes):
                     break
                 if now - sent >= INFO_EVERY_S:
@@ -220,7 +220,7 @@ class EngineSearch:
         # Any move may be drawn, and its line of play names the expected answer.
         seen = tree.snapshot(len(self._line.legal()) if self._temperature() > 0 else multipv)
         if seen.is_full:
-            limit = self._options.whole("MemoryLimit")
+            limit = self._options["MemoryLimit"]
             self._send([info_string(f"tree full (MemoryLimit {limit} MB): search ended")])
         self._send(self._infos(seen))
         return seen
@@ -228,11 +228,11 @@ class EngineSearch:
     def _temperature(self) -> float:
         """Of this move, by lc0's count of moves, which begins with that of a FEN."""
         options = self._options
-        decay, cutoff = options.whole("TempDecayMoves"), options.whole("TempCutoffMove")
+        decay, cutoff = options["TempDecayMoves"], options["TempCutoffMove"]
         number = self._line.num_plies // 2 + 1
         if self._line.NAME == CHESS:
             number = _core.ChessPosition(str(self._line)).fullmove_number
-        return temperature_at(number, options.number("Temperature"), decay, cutoff)
+        return temperature_at(number, options["Temperature"], decay, cutoff)
 
     def _wait_for_an_evaluation(self, tree: TreeSearch, only: tuple[int, ...]) -> None:
         """Of the position, where the search was over before; so long `stop` ends nothing more."""
@@ -245,7 +245,7 @@ class EngineSearch:
             tree.wait(left)
 
     def _infos(self, seen: Snapshot) -> list[str]:
-        multipv, shows_wdl = self._options.whole("MultiPV"), self._options.is_on("UCI_ShowWDL")
+        multipv, shows_wdl = self._options["MultiPV"], self._options["UCI_ShowWDL"]
         seen = seen if self._result is None else with_result(seen, self._result)
         hits = self._tables.hits if self._tables is not None else 0
         if not seen.moves:
@@ -274,7 +274,7 @@ class EngineSearch:
 
     def _texts(self, moves: Sequence[int]) -> tuple[str, ...]:
         """Moves from the end of the line, as the protocol has them."""
-        return move_texts(self._line, moves, chess960=self._options.is_on("UCI_Chess960"))
+        return move_texts(self._line, moves, chess960=self._options["UCI_Chess960"])
 
 
 def with_result(seen: Snapshot, result: int) -> Snapshot:
