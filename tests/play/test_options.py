@@ -11,11 +11,14 @@ from tests.support.paths import REPOSITORY
 
 def test_the_documentation_has_the_table_of_the_code() -> None:
     text = (Path(REPOSITORY) / "docs" / "play.md").read_text(encoding="utf-8")
-    rows = ["| option | type | default | what it does |", "|---|---|---|---|"]
+    rows = []
     for option in TABLE:
         kind = f"{option.low:g} to {option.high:.15g}" if option.kind in ("spin", "number") else option.kind
-        rows.append(f"| {option.name} | {kind} | {option.default or '-'} | {option.help} |")
-    assert "\n".join(rows) in text
+        rows.append([option.name, kind, option.default or "-"])
+    table = text.partition("| option | type | default | what it does |\n|---|---|---|---|\n")[2].partition(
+        "\n\n"
+    )[0]
+    assert [line.strip("| ").split(" | ")[:3] for line in table.splitlines()] == rows
 
 
 def test_every_default_is_a_value_that_can_be_set() -> None:

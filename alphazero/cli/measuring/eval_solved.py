@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 CONNECT4 = "connect4"
 OUTCOMES_FILE = "connect4_outcomes.txt"
 ALONE = "network alone"
+ONE_PLY = "best value one ply on"
 TABLES_MIB = 1024  # of all threads' solvers
 SMALLEST_TABLE_MIB = 16
 CACHE_BYTES = 64 << 20  # for evaluations of a network
@@ -152,6 +153,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "early (the project's early positions, to tune on) (default: own)",
     )
     group.add_argument(
+        "--one-ply",
+        action="store_true",
+        help="also count the errors of the moves that lead to the position with the best value, without a "
+        "search: what the network's values are worth",
+    )
+    group.add_argument(
         "--proofs",
         action=argparse.BooleanOptionalAction,
         help="with --simulations: let won and lost positions prove their parents (default: both ways)",
@@ -251,11 +258,13 @@ def kinds_of_search(args: argparse.Namespace) -> Sequence[bool]:
 def players_of(
     args: argparse.Namespace, network: AlphaZeroNet, device: torch.device, work: Work
 ) -> dict[str, players.ChooseMoves]:
-    """The network alone, and the searches; work counts their simulations. Raises ConfigError."""
+    """The network alone, its values, and the searches; work counts their simulations. Raises ConfigError."""
     from alphazero.network.inference.evaluator import NetworkEvaluator
 
     evaluator = NetworkEvaluator(network, device, args.precision, args.batch_size)
     found = {ALONE: players.network_player(evaluator)}
+    if args.one_ply:
+        found[ONE_PLY] = players.one_ply_player(evaluator)
     cache = _core.EvaluationCache(CACHE_BYTES)  # shared by the searches, which meet the same positions
     for proofs in kinds_of_search(args):
         search = load_config(args.config, {}).search

@@ -94,9 +94,11 @@ def run(args: argparse.Namespace) -> int:
     num_lines = args.lines or LINES
     net = opened(args)
     line = make_line(net.game, args.fen)
-    play_moves(line, split_moves(line, args.moves), "--moves, number")
+    moves = split_moves(line, args.moves)
+    play_moves(line, moves, "--moves, number")
     (analysis,) = net.evaluate_lines([line])
-    found = search(net, line, args, num_lines) if searches else None
+    limits = {"simulations": args.simulations, "seconds": args.seconds}
+    found = net.search((args.fen, moves), **limits, lines=num_lines) if searches else None
     if args.json:
         print(json.dumps(analysis_json(analysis, found, num_lines)))
     else:
@@ -142,15 +144,6 @@ def serve(args: argparse.Namespace) -> int:
     return 0
 
 
-def search(net: Net, line: Line, args: argparse.Namespace, num_lines: int) -> Snapshot:
-    """Search the line's current position."""
-    from alphazero.play.net import search_line
-
-    limits = SearchLimits(nodes=args.simulations, seconds=args.seconds)
-    with closing(net.tree()) as tree:
-        return search_line(tree, line, limits, num_lines)
-
-
 def to_text(analysis: Evaluation, found: Snapshot | None, line: Line, count: int, style: Style) -> str:
     """The analysis for people: the board, the value, then each move with a bar, or the best lines of play."""
     head = [draw(line, style), "", analysis.position]
@@ -176,7 +169,7 @@ def to_text(analysis: Evaluation, found: Snapshot | None, line: Line, count: int
 
 def annotate_games(args: argparse.Namespace, searches: bool) -> int:
     """Annotate each game of --pgn that can be read, report the others. Raises ConfigError and DataError."""
-    from alphazero.play.pgn.annotation import annotate, assess, pgn_of, title
+    from alphazero.play.pgn.annotation import MoveMark, annotate, assess, pgn_of, title
     from alphazero.play.pgn.reading import games_of_file
     from alphazero.play.session import require_chess
 
@@ -188,6 +181,9 @@ def annotate_games(args: argparse.Namespace, searches: bool) -> int:
     net = opened(args)
     require_chess(net.game, "--pgn")
     limits = SearchLimits(nodes=args.simulations, seconds=args.seconds)
+    words = [] if args.simulations is None else [counted(args.simulations, "simulation")]
+    words += [] if args.seconds is None else [f"{args.seconds:g} s"]
+    annotator = f"{Path(args.weights).name} ({', '.join(words)})"
     annotated, number = 0, 0
     tree = net.tree()
     with closing(Console(True)) as console, closing(tree):
@@ -204,12 +200,13 @@ def annotate_games(args: argparse.Namespace, searches: bool) -> int:
                         work.done += 1
                         return found
 
-                    marks = annotate(read.game, assessed, search_words(args))
+                    marks = annotate(read.game, assessed, annotator)
             except GameInputError as error:
                 console.warn(f"{place}: game {number}, {players}, is left out: {error}")
                 continue
             print(escaped(pgn_of(read.game), LAYOUT), end="", flush=True)
-            console.say(f"game {number}, {players}: {marks}")
+            told = ", ".join(f"{marks[each]} {each.mark}" for each in reversed(MoveMark))
+            console.say(f"game {number}, {players}: {counted(plies, 'ply', 'plies')}, {told}")
             annotated += 1
             tree.forget()
         if not annotated:
@@ -217,10 +214,3 @@ def annotate_games(args: argparse.Namespace, searches: bool) -> int:
     if annotated < number:
         console.warn(f"{counted(number - annotated, 'game')} of {number} left out, {annotated} annotated")
     return 0
-
-
-def search_words(args: argparse.Namespace) -> str:
-    """The network and its search, for the game's header."""
-    limits = [] if args.simulations is None else [counted(args.simulations, "simulation")]
-    limits += [] if args.seconds is None else [f"{args.seconds:g} s"]
-    return f"{Path(args.weights).name} ({', '.join(limits)})"

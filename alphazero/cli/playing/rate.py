@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,8 +79,8 @@ def run(args: argparse.Namespace) -> int:
     from alphazero.measure.rating import keep_rating, mark_best_rated
 
     lineup = Lineup(args, Limit(nodes=args.simulations))
-    networks = list(networks_to_rate(args, lineup))
-    game = lineup.game_of([networks[0].player])
+    networks = list(networks_to_rate(args))
+    game = lineup.game_of([weights_player(lineup, networks[0][0])])
     ladder = None
     if game == CHESS:
         ladder, missing = published_ladder(args.ladder)
@@ -94,19 +94,25 @@ def run(args: argparse.Namespace) -> int:
         with arena_of(lineup) as arena, closing(Console(True)) as console:
             rater = Rater(args, lineup, game, arena, console)
             ladder = ladder or rater.estimated_ladder()
-            for network in networks:
-                start = found[-1]["elo"] if found and network.run else None
-                found.append(rater.rate(network, ladder, start))
-                if network.run is not None:
-                    keep_rating(network.run, found[-1])
+            for weights, run in networks:
+                start = found[-1]["elo"] if found and run else None
+                step = None if run is None else step_of(Path(weights))
+                found.append({**rater.rate(weights, ladder, start), "step": step})
+                if run is not None:
+                    keep_rating(run, found[-1])
     finally:  # those that were rated before an error or a signal as well
         if found:
             assert ladder is not None
             print(json.dumps(found) if args.json else "\n".join(table_of(found, ladder)), flush=True)
-    for run in dict.fromkeys(network.run for network in networks if network.run is not None):
-        if (best := mark_best_rated(run)) is not None:
+    for run in dict.fromkeys(run for _, run in networks):
+        if run is not None and (best := mark_best_rated(run)) is not None:
             print(f"{run}@best-elo is {best[0].name} ({round(best[1])})", file=sys.stderr)
     return 0
+
+
+def weights_player(lineup: Lineup, weights: str) -> Player:
+    """The player of a network, settled."""
+    return lineup.settled(Player(weights, "weights", weights, weights))
 
 
 def openings_in(game: str, args: argparse.Namespace) -> list[Opening]:
@@ -123,31 +129,18 @@ def openings_in(game: str, args: argparse.Namespace) -> list[Opening]:
     return found
 
 
-@dataclass(frozen=True)
-class RatedNetwork:
-    """A network to rate. run, step: of a checkpoint of a run whose ratings are kept."""
-
-    player: Player
-    run: Path | None = None
-    step: int | None = None
-
-
-def networks_to_rate(args: argparse.Namespace, lineup: Lineup) -> Iterator[RatedNetwork]:
-    """In order. Raises ConfigError for a run without checkpoints."""
-
-    def player(weights: str) -> Player:
-        return lineup.settled(Player(weights, "weights", weights, weights))
-
+def networks_to_rate(args: argparse.Namespace) -> Iterator[tuple[str, Path | None]]:
+    """Weights, and the run whose checkpoint they are, if its ratings are kept. Raises ConfigError."""
     for name in args.weights:
         if args.checkpoints is None:
-            yield RatedNetwork(player(name))
+            yield name, None
             continue
         directory = RunDirectory(Path(name)).checkpoints
         found = checkpoints_in(directory) if directory.is_dir() else []
         if not found:
             raise ConfigError(f"{name}: no checkpoints found; --checkpoints expects the directory of a run")
         for path in found[:: args.checkpoints]:
-            yield RatedNetwork(player(str(path)), Path(name), step_of(path))
+            yield str(path), Path(name)
 
 
 class Rater:
@@ -171,12 +164,11 @@ class Rater:
             self._console.say(line)
         return ladder
 
-    def rate(self, network: RatedNetwork, ladder: Ladder, start: float | None) -> dict[str, Any]:
+    def rate(self, weights: str, ladder: Ladder, start: float | None) -> dict[str, Any]:
         """The rating as JSON. start: the first estimate."""
         from alphazero.measure.rating import rate
 
-        player, checksums = network.player, self._lineup.checksums
-        weights = player.weights
+        player, checksums = weights_player(self._lineup, weights), self._lineup.checksums
         if (game := self._lineup.game_of([player])) != self._game:
             raise ConfigError(f"{weights}: plays {game}; expected {self._game}, as the ladder is")
         rungs = [  # without the network itself, in whatever file
@@ -209,7 +201,6 @@ class Rater:
             "game": self._game,
             "ladder": ladder.digest,
             "weights": weights,
-            "step": network.step,
             "limit": str(player.limit),
             "seed": self._args.seed,
             "elo": rating.elo,

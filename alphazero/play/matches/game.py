@@ -192,7 +192,6 @@ class LiveGame:
         self._tables = tables
         self._decisions: list[Decision] = []
         self._started_s = time.monotonic()
-        self._board: chess.Board | None = None
 
     @property
     def to_move(self) -> int:
@@ -209,12 +208,10 @@ class LiveGame:
         import chess  # self-play and its gate do without
 
         opening = self.pairing.opening
-        if self._board is None:
-            self._board = chess.Board(opening.start or chess.STARTING_FEN)
-        played = [*opening.moves, *(decision.move for decision in self._decisions)]
-        for move in played[len(self._board.move_stack) :]:
-            self._board.push_uci(move)
-        return self._board
+        board = chess.Board(opening.start or chess.STARTING_FEN)
+        for move in (*opening.moves, *(decision.move for decision in self._decisions)):
+            board.push_uci(move)
+        return board
 
     def play(self, decision: Decision) -> FinishedGame | None:
         """Play a legal move; returns the game where that ends it."""
@@ -228,12 +225,9 @@ class LiveGame:
         if self._tables is not None and (known := self._tables.result(str(self.line))) is not None:
             return self._adjudicated((1 + (known if is_first else -known)) / 2, ": tablebases")
         if self._judge is not None:
-            board = self.board()
+            clock, number = map(int, str(self.line).split()[4:6])  # of the FEN
             verdict = self._judge.points(
-                decision.score,
-                by_first,
-                resets_clock=board.halfmove_clock == 0,
-                move_number=board.fullmove_number - 1,
+                decision.score, by_first, resets_clock=clock == 0, move_number=number - 1
             )
             if verdict is not None:
                 return self._adjudicated(verdict)

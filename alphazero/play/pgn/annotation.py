@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 import chess
@@ -16,7 +16,7 @@ import chess.pgn
 
 import alphazero._core as _core
 from alphazero.base.errors import GameInputError
-from alphazero.base.text import counted, shortened
+from alphazero.base.text import shortened
 from alphazero.games.core_types import Line
 from alphazero.games.notation import from_python_chess
 from alphazero.games.registry import make_line
@@ -84,37 +84,20 @@ def judge(move: str, before: Assessment, after: Assessment) -> MoveMark | None:
     return next((each for each in MoveMark if loss >= each.least_loss), None)
 
 
-@dataclass
-class Marks:
-    """Those of a game, by side."""
-
-    plies: int = 0
-    white: Counter[MoveMark] = field(default_factory=Counter)
-    black: Counter[MoveMark] = field(default_factory=Counter)
-
-    def __str__(self) -> str:
-        """'40 plies; White 1 ?!, 0 ?, 2 ??; Black 0 ?!, 1 ?, 0 ??'."""
-        sides = ("White", self.white), ("Black", self.black)
-        found = (
-            f"{name} {', '.join(f'{of_side[each]} {each.mark}' for each in reversed(MoveMark))}"
-            for name, of_side in sides
-        )
-        return "; ".join([counted(self.plies, "ply", "plies"), *found])
-
-
 def title(game: chess.pgn.Game) -> str:
     """The players, for people."""
     names = (game.headers.get(side, "?") for side in ("White", "Black"))
     return shortened(" - ".join(names))
 
 
-def annotate(game: chess.pgn.Game, assess: Callable[[Line], Assessment], annotator: str) -> Marks:
-    """Annotate the main line; `assess` is called with its positions in order, before and after each move.
+def annotate(game: chess.pgn.Game, assess: Callable[[Line], Assessment], annotator: str) -> Counter[MoveMark]:
+    """Annotate the main line; how often each mark was set.
 
-    Raises GameInputError for a game of another variant or from a position that is not legal.
+    `assess` is called with its positions in order, before and after each move. Raises GameInputError for a
+    game of another variant or from a position that is not legal.
     """
     start, _ = from_python_chess(game.board())
-    line, marks = make_line("chess", start), Marks()
+    line, marks = make_line("chess", start), Counter[MoveMark]()
     before = assess(line)
     for node in list(game.mainline()):
         try:
@@ -127,10 +110,8 @@ def annotate(game: chess.pgn.Game, assess: Callable[[Line], Assessment], annotat
         if after.mate != 0:
             node.set_eval(chess.engine.PovScore(after.score(), node.turn()))
         if judgement := judge(text, before, after):
-            by_white = node.turn() == chess.BLACK
-            (marks.white if by_white else marks.black)[judgement] += 1
+            marks[judgement] += 1
             _mark(node, judgement, before)
-        marks.plies += 1
         before = after
     _sign(game, annotator)
     return marks

@@ -285,20 +285,6 @@ class UciEngine:
         if any(line is not None and line.command == STOP for line in self._lines):
             self._stop()
 
-    def _settings(self) -> TreeSettings:
-        options = self.options
-        return TreeSettings(
-            c_puct=options["CPuct"],
-            c_puct_base=options["CPuctBase"],
-            c_puct_factor=options["CPuctFactor"],
-            fpu_reduction=options["FpuReduction"],
-            policy_temperature=options["PolicyTemperature"],
-            two_fold_draws=options["TwoFoldDraws"],
-            cache_mb=options["Hash"],
-            tree_mb=options["MemoryLimit"],
-            in_flight=options["BatchesInFlight"],
-        )
-
     def _be_ready(self) -> None:
         """Answer `isready`, with the tree of the next search ready unless there is a search."""
         if self._search is None:
@@ -313,7 +299,8 @@ class UciEngine:
         assert self._network is not None  # `isready` and `go` wait for it
         if self._tables is not None and self._tables.is_lost:
             self._tables = None
-        settings, made_with = self._settings(), (self._network, self._tables)
+        settings = TreeSettings(**{option.sets: self.options[option.name] for option in TABLE if option.sets})
+        made_with = self._network, self._tables
         if self._tree is None:
             self._tree = TreeSearch(self._network.game, self._network.evaluator, settings, self._tables)
         elif self._tree_of != made_with or settings != self._tree.settings:

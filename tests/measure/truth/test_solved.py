@@ -247,6 +247,36 @@ def test_errors_of_a_network_are_those_of_its_largest_legal_logit(
     assert not (tmp_path / "cache").exists()  # the table knows all
 
 
+def test_the_values_one_ply_on_are_those_of_the_network_and_of_ended_games(
+    network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    from alphazero.network.weights.open_network import open_network
+
+    network, _ = open_network(network_file, torch.device("cpu"))
+    expected = dict.fromkeys(solved.CLASSES, 0)
+    wins = 0
+    for number, position in enumerate(OWN):
+        values, packed = {}, {}
+        for move in position.line.legal():
+            line = position.line.copy()
+            line.push(move)
+            if line.outcome().over:
+                values[move] = -line.outcome().value
+                wins += values[move] == 1
+            else:
+                packed[move] = torch.from_numpy(line.packed())
+        if packed:
+            planes = expand_planes(torch.stack(list(packed.values())), network.spec)
+            with torch.inference_mode():
+                wdl_B3 = torch.softmax(network(planes).wdl_B3.double(), 1)
+            values |= zip(packed, (wdl_B3[:, 2] - wdl_B3[:, 0]).tolist(), strict=True)
+        move = max(values, key=values.__getitem__)
+        expected[solved.CLASSES[number // 100]] += sign(position.move_scores[move]) < sign(position.score)
+    assert wins > 10
+    sets = evaluate(capsys, "--weights", str(network_file), "--one-ply")
+    assert {row["name"]: row["errors"]["best value one ply on"] for row in sets} == expected
+
+
 def test_given_sets_are_solved_where_needed_and_a_search_with_proofs_errs_less(
     network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -159,7 +159,7 @@ def test_games_are_written_and_broken_ones_are_named_with_file_and_line(
     said = capsys.readouterr()
     assert f"{games}:5: game 2, B - ?, is left out: illegal san: 'Ke3'" in said.err
     assert "1 game of 3 left out, 2 annotated" in said.err
-    assert "game 1, A - ?: 4 plies; White " in said.err
+    assert "game 1, A - ?: 4 plies, " in said.err
     file = io.StringIO(said.out)
     mated, opera = (chess.pgn.read_game(file) for _ in range(2))
     assert chess.pgn.read_game(file) is None
