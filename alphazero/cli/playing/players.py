@@ -141,8 +141,13 @@ def read_player(words: Sequence[str], flag: str) -> Player:
 def limit_of(values: Mapping[str, Any]) -> Limit:
     """Of these, by the keys of LIMITS, which may name none."""
     margin = values.get("timemargin")
-    margin_s = MARGIN_S if margin is None else margin / 1000
-    return Limit(*(values.get(key) for key in ("nodes", "depth", "st", "tc")), margin_s=margin_s)
+    return Limit(
+        values.get("nodes"),
+        values.get("depth"),
+        values.get("st"),
+        values.get("tc"),
+        MARGIN_S if margin is None else margin / 1000,
+    )
 
 
 def _is_pair(word: str) -> bool:

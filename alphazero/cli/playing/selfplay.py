@@ -185,6 +185,7 @@ def work(args: argparse.Namespace, worker: Worker) -> None:
     config = config_of(args)
     network, _ = open_network(args.weights, device_of(args.device))
     for task in worker.tasks():
+        process, processes = json.loads(task)
         said = 0.0
 
         def keep(batch: pa.RecordBatch) -> None:
@@ -197,7 +198,7 @@ def work(args: argparse.Namespace, worker: Worker) -> None:
                 worker.reply(ENDED, str(ended))
             return not worker.is_asked_to_stop
 
-        play_share(args, config, network, *json.loads(task), keep, on_progress)
+        play_share(args, config, network, process, processes, keep, on_progress)
 
 
 def collect(
@@ -216,7 +217,7 @@ def collect(
 
 def report(args: argparse.Namespace, game: str, batch: pa.RecordBatch, seconds: float) -> None:
     """Print figures of the games and the speed."""
-    figures = figures_of(batch, game) if batch.num_rows else {"games": 0}
+    figures = figures_of(batch, game) if batch.num_rows else {"games": 0.0}
     speed = 3600 * batch.num_rows / seconds
     if args.json:
         print(json.dumps({**figures, "games_per_hour": speed}))
