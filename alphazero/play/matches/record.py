@@ -81,7 +81,7 @@ class MatchRecord(contextlib.ExitStack):
                 self._pgn = self.enter_context(pgn.open("a", encoding="utf-8"))
             except OSError as error:
                 raise DataError(f"--pgn-out {pgn}: cannot be written: {error.strerror}") from error
-            self._complete_pgn([game for game in self._saved if game.pgn])
+            self._complete_pgn()
 
     def games_before(self, pairings: Sequence[Pairing]) -> list[FinishedGame]:
         """The games of the state, without their moves. Raises DataError for those of another match."""
@@ -160,30 +160,20 @@ class MatchRecord(contextlib.ExitStack):
         self._digest.update(text)
         return text + b"\t" + self._digest.hexdigest().encode() + b"\n"
 
-    def _complete_pgn(self, games: Sequence[SavedGame]) -> None:
-        """Write the newest game unless it is there; a part of it at the end of the file is completed.
-
-        Raises DataError where one before it is missing.
-        """
+    def _complete_pgn(self) -> None:
+        """Write the games that the file lacks; a part of the newest one at its end is completed."""
         assert self._pgn is not None and self._pgn_path is not None
-        if not games or not stat.S_ISREG(os.fstat(self._pgn.fileno()).st_mode):
+        if not self._saved or not stat.S_ISREG(os.fstat(self._pgn.fileno()).st_mode):
             return
-        content, end = self._pgn_path.read_bytes(), 0
-        for game in games:
+        content = self._pgn_path.read_bytes()
+        for game in self._saved:
             text = game.pgn.encode()
-            begin = content.find(text, end)
-            if begin >= 0:
-                end = begin + len(text)
-            elif game is not games[-1]:
-                raise DataError(
-                    f"--pgn-out {self._pgn_path}: game {game.number} is missing; expected the file to which "
-                    "this match wrote"
-                )
-            else:
+            if text not in content:
                 begun = next(size for size in range(len(text), -1, -1) if content.endswith(text[:size]))
                 os.ftruncate(self._pgn.fileno(), len(content) - begun)
                 self._pgn.write(game.pgn)
                 self._pgn.flush()
+                content = content[: len(content) - begun] + text
 
 
 def _digest(opening: Opening) -> str:
