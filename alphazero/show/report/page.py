@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import html
 import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
-from pathlib import Path
 
 import chess.svg
 
@@ -100,8 +100,6 @@ ADDRESS = "127.0.0.1"
 REFRESH_S = 5.0
 # Making a report takes at most this part of the time, however long the run is.
 BUSY_SHARE = 0.1
-# Files of a run whose change means new data.
-WATCHED_FILES = ("metrics.jsonl", "validation.jsonl", "ratings.jsonl", "games/manifest.json")
 
 
 @dataclass(frozen=True)
@@ -116,15 +114,11 @@ class Answers:
 class WatchedReport:
     """The newest report of unfinished runs, made again when one of their files has changed."""
 
-    def __init__(
-        self, paths: Sequence[Path], make: Callable[[], RunReport], refresh_s: float = REFRESH_S
-    ) -> None:
+    def __init__(self, make: Callable[[], RunReport], refresh_s: float = REFRESH_S) -> None:
         """Makes the first report. Raises DataError."""
-        self._paths = paths
         self._make = make
         self._refresh_s = refresh_s
         self._lock = threading.Lock()
-        self._seen = self._state()
         self._answers, self._took_s = self._made()
         self._made_at = time.monotonic()
 
@@ -132,15 +126,9 @@ class WatchedReport:
         """The newest page and data; the last ones where a run cannot be read now."""
         with self._lock:
             wait_s = max(self._refresh_s / 2, self._took_s / BUSY_SHARE)
-            if time.monotonic() - self._made_at < wait_s:
-                return self._answers
-            state = self._state()
-            if state != self._seen:
-                try:
+            if time.monotonic() - self._made_at >= wait_s:
+                with contextlib.suppress(AlphaZeroError):  # a run that is removed or started again
                     self._answers, self._took_s = self._made()
-                    self._seen = state
-                except AlphaZeroError:
-                    pass  # a run that is removed or started again: the last report stays
                 self._made_at = time.monotonic()
             return self._answers
 
@@ -148,20 +136,10 @@ class WatchedReport:
         started = time.monotonic()
         report = self._make()
         data = json_of(report).encode()
-        tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
+        without_time = data.replace(report.body["made"].encode(), b"")
+        tag = f'"{hashlib.sha256(without_time).hexdigest()[:32]}"'
         answers = Answers(page_of(report, self._refresh_s).encode(), data, tag)
         return answers, time.monotonic() - started
-
-    def _state(self) -> list[tuple[str, int, int]]:
-        state = []
-        for path in self._paths:
-            for name in WATCHED_FILES:
-                try:
-                    status = (path / name).stat()
-                except OSError:
-                    continue
-                state.append((str(path / name), status.st_size, status.st_mtime_ns))
-        return state
 
 
 class ReportServer(ThreadingHTTPServer):
