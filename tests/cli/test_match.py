@@ -276,9 +276,9 @@ def test_a_match_continues_with_more_games_but_with_nothing_else_changed(
         (["--openings", "book.epd"], r"--openings 'book\.epd'; expected not given"),
         (
             ["--draw", "movenumber=1", "movecount=1", "score=1"],
-            r"--draw 'movenumber=1 movecount=1 score=1'; expected not given",
+            r"--draw 'movenumber=1'; expected not given",
         ),
-        (["--player", "random"], r"--player '.*random'; expected 'name=x"),
+        (["--player", "random"], r"--player 'random'; expected not given"),
         (["--games", "2"], r"game 3: expected each game once, of 2"),
     ):
         assert match(*(words if "--games" in words else ["--games", "4", *words])) == 2

@@ -16,6 +16,7 @@ import os
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO
 
@@ -143,13 +144,13 @@ class MatchRecord(contextlib.ExitStack):
                 f"--resume {path}: {reason(error)}; expected the file of a match that --resume wrote"
             ) from error
         for name in sorted(settings.keys() | begun_with.keys()):
-            got, was = (
-                quoted(each[name]) if name in each else "not given" for each in (settings, begun_with)
-            )
-            if got != was:
-                raise ConfigError(
-                    f"--resume {path}: {name} {got}; expected {was}, with which this match was begun"
-                )
+            words = (each.get(name, "").split() for each in (settings, begun_with))
+            for pair in zip_longest(*words):
+                got, was = ("not given" if word is None else quoted(word) for word in pair)
+                if got != was:
+                    raise ConfigError(
+                        f"--resume {path}: {name} {got}; expected {was}, with which this match was begun"
+                    )
         state.truncate(len(content) - len(unfinished))
         state.seek(0, os.SEEK_END)
         return state
