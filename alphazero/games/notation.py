@@ -62,7 +62,7 @@ def read_move(line: Line, text: str) -> int:
     known = texts
     spellings: list[Callable[[str], str]] = [str.lower]
     if is_outside(line.NAME):
-        known = {str(move): move for move in texts.values()} | texts
+        known = {str(move): move for move in line.legal()} | texts
     elif line.NAME == CHESS:
         import alphazero._core as _core
 

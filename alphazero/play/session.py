@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +40,24 @@ def require_chess(game: str, place: str) -> None:
     """Raise GameInputError for a game other than chess."""
     if game != CHESS:
         raise GameInputError(f"{place}: PGN is for chess; this is {game}")
+
+
+def pgn_of(played: Board, players: Sequence[str], resigned: str = "") -> str:
+    """The game as PGN, with an empty line at the end. players: White's name and Black's.
+
+    resigned: the result where a player has resigned.
+    """
+    from alphazero.play.pgn.writing import pgn_text
+
+    headers = {
+        "Event": "alphazero play",
+        "Date": time.strftime("%Y.%m.%d"),
+        "White": players[0],
+        "Black": players[1],
+        "Result": resigned or played.result or "*",
+        "Termination": "resignation" if resigned else played.termination.replace("_", " "),
+    }
+    return pgn_text(played.start, played.moves, headers)
 
 
 @dataclass
@@ -206,22 +224,12 @@ class PlaySession:
         path, board = self.pgn, self._board
         if path is None or not board.moves or board.moves == self._kept:
             return
-        from alphazero.play.pgn.writing import pgn_text
-
         self._kept = board.moves
         players = ("human", f"alphazero {Path(self.net.source).name}")
-        white, black = players if self._person == "first" else players[::-1]
-        headers = {
-            "Event": "alphazero play",
-            "Date": time.strftime("%Y.%m.%d"),
-            "White": white,
-            "Black": black,
-            "Result": board.result or "*",
-            "Termination": board.termination.replace("_", " "),
-        }
+        text = pgn_of(board, players if self._person == "first" else players[::-1])
         try:
             with path.open("a", encoding="utf-8") as file:
-                file.write(pgn_text(board.start, board.moves, headers))
+                file.write(text)
         except OSError as error:
             raise GameInputError(f"--pgn {path}: cannot be written: {error.strerror}") from error
         self.write(f"added to {path}")
