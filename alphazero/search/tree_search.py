@@ -12,12 +12,11 @@ sources; any game of the registry can be searched.
 from __future__ import annotations
 
 import atexit
-import math
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -162,22 +161,11 @@ class TreeSearch:
             self._line = line.copy()
             return self._core.set_line(line)
 
-    def search(
-        self,
-        limits: SearchLimits,
-        *,
-        num_lines: int = 1,
-        on_report: Callable[[Snapshot], None] | None = None,
-        report_every_s: float = 1.0,
-    ) -> Snapshot:
-        """Search until a limit or stop(); what was found, with a line of play for `num_lines` moves.
-
-        on_report gets a snapshot every so many seconds, on the caller's thread.
-        """
+    def search(self, limits: SearchLimits, *, num_lines: int = 1) -> Snapshot:
+        """Search until a limit or stop(); what was found, with a line of play for `num_lines` moves."""
         self.start(limits)
-        while not self.wait(report_every_s):
-            if on_report is not None:
-                on_report(self.snapshot(num_lines))
+        while not self.wait(1.0):  # so that Ctrl-C is heard
+            pass
         return self.snapshot(num_lines)
 
     def start(self, limits: SearchLimits) -> None:
@@ -212,18 +200,6 @@ class TreeSearch:
     def forget(self) -> None:
         """Forget the tree and the evaluations: a new game."""
         self.reset(self._evaluator, self.settings, self._tables)
-
-    def network_values(self, moves: Sequence[int]) -> dict[int | None, float]:
-        """W - L of the network alone, as far as the cache has it: here (None), and after each of the moves.
-
-        For the side to move here.
-        """
-        found: dict[int | None, float] = {None: self._core.cached_value(self._line)}
-        for move in moves:
-            after = self._line.copy()
-            after.push(move)
-            found[move] = -self._core.cached_value(after)
-        return {move: value for move, value in found.items() if not math.isnan(value)}
 
     def reset(self, evaluator: Evaluator, settings: TreeSettings, tables: SearchTables | None = None) -> None:
         """Another network, settings or tables; nothing known before is kept. Ends a search under way."""

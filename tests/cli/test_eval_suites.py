@@ -45,7 +45,7 @@ def test_a_suite_is_tried_by_each_network_alone_and_searching(
         assert suite["positions"] == 2 and suite["players"].keys() == {"network alone", "50 simulations"}
         # Whatever the network thinks, its search finds the mate, in the second position as well.
         searched = suite["players"]["50 simulations"]
-        assert searched["solved"] == 1 and searched["evaluations"] > 0
+        assert searched["solved"] == 1
         assert searched["unsolved"] == [{"id": "other", "move": "Ra8#"}]
     assert evaluate(files, *words) == 0
     text = capsys.readouterr().out

@@ -18,7 +18,6 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_number, add_paths, device_of
 from alphazero.games.registry import CHESS
-from alphazero.search.metered import Meter
 from alphazero.settings.flags import count
 from alphazero.show.console import showing
 
@@ -88,13 +87,12 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Solver:
-    """One way in which a network plays. leave: is told when a position is over. meter: of a search."""
+    """One way in which a network plays. leave: is told when a position is over."""
 
     name: str
     choose: Choose
     at_once: int
     leave: Callable[[int], None]
-    meter: Meter
 
 
 def players_of(network: AlphaZeroNet, device: torch.device, args: argparse.Namespace) -> list[Solver]:
@@ -106,20 +104,17 @@ def players_of(network: AlphaZeroNet, device: torch.device, args: argparse.Names
     evaluator = NetworkEvaluator(network, device, args.precision, args.batch_size or BATCH_SIZE)
     likeliest = network_player(evaluator)
     players = [
-        Solver(
-            ALONE, lambda lines: likeliest(list(lines.values())), ALONE_AT_ONCE, lambda number: None, Meter()
-        )
+        Solver(ALONE, lambda lines: likeliest(list(lines.values())), ALONE_AT_ONCE, lambda number: None)
     ]
     if args.simulations is not None:
-        meter, limits = Meter(), SearchLimits(nodes=args.simulations)
-        trees = engine_trees(network, device, args.precision, meter, args.batch_size or 0)
+        limits = SearchLimits(nodes=args.simulations)
+        trees = engine_trees(network, device, args.precision, args.batch_size or 0)
         players.append(
             Solver(
                 counted(args.simulations, "simulation"),
                 lambda lines: [view.moves[0].move for view in trees.search(lines, limits)],
                 AT_ONCE,
                 trees.leave,
-                meter,
             )
         )
     return players
@@ -143,7 +138,7 @@ def score(weights: str, player: Solver, problems: Sequence[Problem]) -> dict[str
     """What the player solved; of puzzles by rating too."""
     from alphazero.measure.puzzles import Puzzle, bands, explaining_rating, failures
 
-    began, evaluated = time.monotonic(), player.meter.positions
+    began = time.monotonic()
     with showing(f"{weights}, {player.name}", len(problems), "position") as work:
 
         def ended(number: int) -> None:
@@ -158,7 +153,6 @@ def score(weights: str, player: Solver, problems: Sequence[Problem]) -> dict[str
             for problem, move in zip(problems, failed, strict=True)
             if move is not None
         ],
-        "evaluations": player.meter.positions - evaluated,
         "seconds": round(time.monotonic() - began, 3),
     }
     puzzles = [problem for problem in problems if isinstance(problem, Puzzle)]

@@ -1,4 +1,4 @@
-"""`alphazero report`: one run, or several side by side, as a page or JSON."""
+"""`alphazero report`: one run, or several side by side, as a page, a picture or JSON."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from alphazero.cli.flags import add_number
 from alphazero.run.directory import RunDirectory
 from alphazero.settings.flags import whole
 from alphazero.show.report.page import ReportServer, WatchedReport, json_of, page_of
+from alphazero.show.report.picture import save
 from alphazero.show.report.report import RunReport, build
 
-SUFFIXES = (".html", ".json")
+PICTURES = (".png", ".svg", ".pdf")
+SUFFIXES = (".html", *PICTURES, ".json")
 LONGEST_NAME = 200  # bytes
 
 
@@ -33,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "of several, report-ONE-TWO.html beside the first)",
     )
     form = parser.add_mutually_exclusive_group()
+    form.add_argument("--png", action="store_true", help="a picture instead of a page (report.png)")
     form.add_argument("--json", action="store_true", help="print JSON: the data of the page")
     form.add_argument(
         "--watch",
@@ -48,9 +51,13 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--out {args.out}: --{'json' if args.json else 'watch'} writes no file")
     if args.port and not args.watch:
         raise ConfigError(f"--port {args.port}: only with --watch")
-    out = args.out or _default_out(args.runs)
+    out = args.out or _default_out(args.runs, ".png" if args.png else ".html")
     if out.suffix not in SUFFIXES:
         raise ConfigError(f"--out {out}: expected a name that ends in {', '.join(SUFFIXES)}")
+    if args.png and out.suffix not in PICTURES:
+        raise ConfigError(
+            f"--out {out}: --png makes a picture; expected a name that ends in {', '.join(PICTURES)}"
+        )
     args.runs = _runs_of(args.runs)
     if args.watch:
         return _watch(args)
@@ -63,13 +70,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _default_out(given: list[Path]) -> Path:
+def _default_out(given: list[Path], suffix: str) -> Path:
     """Each set of runs has a separate file: a comparison does not replace the page of one run."""
     if len(given) == 1:
-        return given[0] / "report.html"
+        return given[0] / f"report{suffix}"
     names = "-".join(path.resolve().name for path in given)
     beside = given[0].parent if given[0].name not in ("", "..") else given[0].resolve().parent
-    return beside / (os.fsdecode(os.fsencode(f"report-{names}")[:LONGEST_NAME]) + ".html")
+    return beside / (os.fsdecode(os.fsencode(f"report-{names}")[:LONGEST_NAME]) + suffix)
 
 
 def _runs_of(given: list[Path]) -> list[Path]:
@@ -88,8 +95,11 @@ def _write(report: RunReport, out: Path) -> None:
     """Raises ConfigError where the file cannot be written."""
     try:
         with replacing(out) as file:
-            content = json_of(report) + "\n" if out.suffix == ".json" else page_of(report)
-            file.write(content.encode())
+            if out.suffix in PICTURES:
+                save(report, file, out.suffix[1:])
+            else:
+                content = json_of(report) + "\n" if out.suffix == ".json" else page_of(report)
+                file.write(content.encode())
     except OSError as error:
         raise ConfigError(f"--out {out}: cannot be written: {error.strerror}") from error
 
