@@ -355,6 +355,22 @@ class RunConfig:
         scope=Scope.NODE,
         is_common=True,
     )
+    profile: str = setting(
+        "",
+        "steps to record with torch's profiler, as 101-103; files go to profile/ of the run",
+        pattern="([1-9][0-9]{0,8}-[1-9][0-9]{0,8})?",
+        expected="the first and the last step, as 101-103",
+        scope=Scope.START,
+        metavar="STEPS",
+    )
+    profile_ranks: str = setting(
+        "0",
+        "ranks to record, as 0,3; or all",
+        pattern="all|[0-9]{1,6}(,[0-9]{1,6})*",
+        expected="ranks as 0,3; or all",
+        scope=Scope.START,
+        metavar="RANKS",
+    )
     health_interval: float = setting(
         30.0,
         "seconds between checks of the GPUs and the host during training; 0 turns them off",
