@@ -357,19 +357,12 @@ class RunConfig:
     )
     profile: str = setting(
         "",
-        "steps to record with torch's profiler, as 101-103; files go to profile/ of the run",
-        pattern="([1-9][0-9]{0,8}-[1-9][0-9]{0,8})?",
-        expected="the first and the last step, as 101-103",
+        "steps to record with torch's profiler, into profile/ of the run: 101-103 of rank 0, 101-103@0,3, "
+        "101-103@all",
+        pattern="([1-9][0-9]{0,8}-[1-9][0-9]{0,8}(@(all|[0-9]{1,6}(,[0-9]{1,6})*))?)?",
+        expected="the first and the last step, as 101-103, and ranks behind @",
         scope=Scope.START,
         metavar="STEPS",
-    )
-    profile_ranks: str = setting(
-        "0",
-        "ranks to record, as 0,3; or all",
-        pattern="all|[0-9]{1,6}(,[0-9]{1,6})*",
-        expected="ranks as 0,3; or all",
-        scope=Scope.START,
-        metavar="RANKS",
     )
     health_interval: float = setting(
         30.0,

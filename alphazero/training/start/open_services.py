@@ -110,10 +110,11 @@ def open_services(
 
 def profile_of(job: Job, clock: PartClock, say: Callable[[str], None]) -> StepProfile | None:
     """What --profile asks of this rank."""
-    run, rank = job.config.run, job.runtime.rank
-    if not run.profile or (run.profile_ranks != "all" and str(rank) not in run.profile_ranks.split(",")):
+    rank = job.runtime.rank
+    steps, _, ranks = job.config.run.profile.partition("@")
+    if not steps or (ranks != "all" and str(rank) not in (ranks or "0").split(",")):
         return None
-    first, last = sorted(map(int, run.profile.split("-")))
+    first, last = sorted(map(int, steps.split("-")))
     path = job.run.path / "profile" / f"rank{rank}.{first}-{last}"
     return StepProfile((first, last), path, clock, job.runtime.device, say)
 

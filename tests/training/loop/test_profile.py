@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.jobs.jobs import step_lines
 
-PROFILED = ("--profile", "3-4", "--profile-ranks", "1")
+PROFILED = ("--profile", "3-4@1")
 
 
 def test_the_trace_of_two_steps_has_their_parts_and_the_run_stays_the_same(
