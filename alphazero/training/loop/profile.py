@@ -64,7 +64,7 @@ class StepProfile:
             running.export_chrome_trace(str(files[0]))
             if self._is_cuda:
                 files.append(self._path.with_name(f"{self._path.name}.memory.pickle"))
-                torch.cuda.memory._dump_snapshot(str(files[1]))
+                torch.cuda.memory._dump_snapshot(str(files[1]))  # type: ignore[no-untyped-call]
                 torch.cuda.memory._record_memory_history(enabled=None)
         except (OSError, RuntimeError) as error:  # training is worth more
             self._say(f"profile: {self._path.parent}: cannot be written: {reason(error)}")
