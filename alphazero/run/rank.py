@@ -194,12 +194,12 @@ class RankFailure:
     at_s: float
 
 
-def note_failure(error: BaseException, status: int, environment: Mapping[str, str] = os.environ) -> None:
-    """Called in a rank that is about to end with `status`: leave an account where an agent looks for one."""
+def note_failure(error: BaseException, status: int, environment: Mapping[str, str] = os.environ) -> bool:
+    """Called in a rank that is about to end with `status`: False where no agent looks for its account."""
     if isinstance(error, SystemExit):
-        return
+        return False
     ranks = error.ranks if isinstance(error, AlphaZeroError) else ()
-    _note(RankFailure(kind_of(error), ranks, line_of(error), status, time.monotonic()), environment)
+    return _note(RankFailure(kind_of(error), ranks, line_of(error), status, time.monotonic()), environment)
 
 
 def line_of(error: BaseException) -> str:

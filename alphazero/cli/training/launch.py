@@ -20,7 +20,6 @@ from alphazero.cli.command_table import build_parser
 from alphazero.cli.flags import add_device_flag, add_ssh_flags, ssh_options
 from alphazero.cli.training import train
 from alphazero.cli.training.train import Resumed
-from alphazero.games.outside.names import source_of_rules
 from alphazero.launch.head.dry_run import dry_run_lines
 from alphazero.launch.head.lines import say, say_of_job
 from alphazero.launch.head.supervisor import ChosenRun, Supervision, Supervisor
@@ -249,18 +248,13 @@ def _start(
         assert plan.own.machine is not None
         # An error where the name does not resolve.
         machines.interface_towards(plan.master_addr, plan.own.machine.addresses)
-    # Files of settings that the trainer reads on every host; shipped ones are the checkout's.
-    named = (trainer.config, train.deepspeed_config_file(trainer))
     preset_of = {"cuda": train.GPU_PRESET, "cpu": train.CPU_PRESET}
     job = Supervision(
         plan=dataclasses.replace(plan, directory=str(Path.cwd())),
         trainer=PROGRAM,
         choose_run=lambda device: _choose_run(arguments, trainer, read(preset_of[device]), plan),
         runs_directory=str(Path(config.run.runs_dir).absolute()),
-        unfit_hosts_stay=args.no_preflight,
-        preflight=not args.no_preflight,
-        rules=source_of_rules(config.network.game),
-        compared=tuple(name for name in named if name and Path(name).is_file()),
+        is_strict=not args.no_preflight,
         data=(*config.data.data, *config.data.validation_data),
         sync_data=args.sync_data,
         quiet=config.run.quiet,

@@ -21,7 +21,7 @@ from alphazero.launch.head.attempt import Attempt, StartOutcome
 from alphazero.launch.head.compare import Examined, examine, job_device, table
 from alphazero.launch.head.lines import banner
 from alphazero.launch.head.preflight_verdict import PreflightVerdict
-from alphazero.launch.head.probe import Question, version_of_rules
+from alphazero.launch.head.probe import Question
 from alphazero.launch.head.sync_data import data_digest, send
 from alphazero.launch.plan.commands import RANK_VARIABLES, build_command
 from alphazero.launch.plan.launch_plan import Command, LaunchPlan, Variable
@@ -66,9 +66,8 @@ class Supervision:
     choose_run: from the device (cuda or cpu) to the run's absolute directory and the arguments of the
     trainer. runs_directory: where the run will be, until it is known. data: paths that every host must have
     as the head does; sync_data: send it where it is missing. quiet: print nothing of how ranks are started.
-    unfit_hosts_stay: start in spite of what the host comparison found. preflight: let all ranks meet for a
-    moment before a start that uses hosts which the start before it did not; compared: configuration files
-    that must be the same everywhere. rules: where those of its game are, which hosts must have alike.
+    is_strict: start only on hosts in which the comparison finds no fault, and let all ranks meet for a moment
+    before a start that uses hosts which the start before it did not.
     """
 
     plan: LaunchPlan
@@ -78,10 +77,7 @@ class Supervision:
     data: tuple[str, ...] = ()
     sync_data: bool = False
     quiet: bool = False
-    unfit_hosts_stay: bool = False
-    preflight: bool = False
-    compared: tuple[str, ...] = ()
-    rules: str = ""
+    is_strict: bool = True
     first_delay_s: float = FIRST_DELAY_S
 
 
@@ -203,10 +199,9 @@ class Supervisor:
                 break
             if verdict is None:
                 continue
-            for line in verdict.lines:
-                self._say(line)
             if verdict.status == 0:
                 break
+            self._say(f"error: preflight: {verdict.error}")
             left = len(ready.hosts) - len(verdict.culprits)
             if not verdict.culprits or not 0 < self._job.plan.min_nodes <= left:
                 return verdict.status
@@ -217,7 +212,7 @@ class Supervisor:
 
     def _needs_preflight(self, ready: LaunchPlan) -> bool:
         """Several hosts, or GPUs of one, unless the last start had them all: it takes seconds."""
-        if not self._job.preflight or ready.is_by_hand:
+        if not self._job.is_strict or ready.is_by_hand:
             return False
         if ready.num_nodes == 1 and (ready.device == "cpu" or sum(ready.ranks) == 1):
             return False
@@ -229,20 +224,22 @@ class Supervisor:
         limits = replace(preflight_verdict.LIMITS, silence_s=ready.limits.silence_s)
         directory = str(Path(run.directory, preflight_verdict.LOG_DIRECTORY))
         plan = replace(ready, launcher="torchrun", limits=limits, run_directory=directory)
-        plan = self._with_commands(plan, preflight_verdict.program(plan, self._job.compared))
-        outputs: list[Output] = []
+        plan = self._with_commands(plan, preflight_verdict.program(plan))
+        has_begun = False
 
         def take(host: str, output: Output) -> None:
-            if output.rank is None and not outputs:  # nodes that wait for each other say why
-                for line in preflight_verdict.own_lines(output):
+            nonlocal has_begun
+            has_begun = has_begun or output.rank is not None
+            for line in preflight_verdict.own_lines(output):
+                if output.rank == 0:
+                    self._say(line)
+                elif not has_begun:  # nodes that wait for each other say why
                     self._say(f"preflight: {host}: {line}")
-            elif output.rank is not None:
-                outputs.append(output)
 
         outcome = self._attempt(plan, take)
         if self._takes_another_port(outcome, is_restart):
             return None
-        return preflight_verdict.judge(preflight_verdict.find_report(outputs), outcome, plan)
+        return preflight_verdict.judge(outcome, plan)
 
     def _prepare(self, is_restart: bool, without: frozenset[str] = frozenset()) -> LaunchPlan | None:
         """Compare the hosts but those of `without`; the plan of a start, or None where too few are fit."""
@@ -262,8 +259,6 @@ class Supervisor:
                 device=plan.device,
                 interface=plan.interface,
                 data={path: data_digest(Path(path)) for path in job.data} if len(plan.started) > 1 else {},
-                rules=job.rules,
-                rules_version=version_of_rules(job.rules)[0],
             )
             examined = examine(hosts, question)
             if job.sync_data and self._send_data(examined, question):
@@ -320,7 +315,7 @@ class Supervisor:
         for one in examined:
             for fault in one.faults:
                 self._say(f"{'error' if fault.is_failure else 'warning'}: {one.name}: {fault.text}")
-        fit = [one for one in examined if one.is_fit or (job.unfit_hosts_stay and one.probe)]
+        fit = [one for one in examined if one.is_fit or (not job.is_strict and one.probe)]
         needed = job.plan.min_nodes or num_hosts
         if len(fit) < needed:
             self._say(f"error: {len(fit)} of {num_hosts} hosts can start; expected {needed}: nothing started")
