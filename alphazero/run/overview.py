@@ -33,18 +33,11 @@ class RunState(str, Enum):
 
 
 @dataclass(frozen=True)
-class BestFigure:
-    """The best value of one figure of the validations, and the step of its checkpoint."""
-
-    value: float
-    step: int
-
-
-@dataclass(frozen=True)
 class RunOverview:
     """One run. step: the last that its ranks reported; num_steps: of the whole run; -1 where none is known.
 
-    holder: the process that writes to it now, None where none does. best: by metric. size_bytes: of all its
+    holder: the process that writes to it now, None where none does. best: checkpoint and
+    figure by metric. size_bytes: of all its
     files. changed_s: of the newest of them, in seconds of the wall clock. fault: "" but where it is damaged.
     """
 
@@ -54,7 +47,7 @@ class RunOverview:
     step: int = -1
     num_steps: int = -1
     holder: Holder | None = None
-    best: Mapping[str, BestFigure] = field(default_factory=dict)
+    best: Mapping[str, tuple[Path, float]] = field(default_factory=dict)
     size_bytes: int = 0
     changed_s: float = 0.0
     fault: str = ""
@@ -70,7 +63,9 @@ class RunOverview:
             "network": self.network or None,
             "step": self.step if self.step >= 0 else None,
             "num_steps": self.num_steps if self.num_steps >= 0 else None,
-            "best": {name: {"value": one.value, "step": one.step} for name, one in self.best.items()},
+            "best": {
+                name: {"value": value, "step": files.step_of(at)} for name, (at, value) in self.best.items()
+            },
             "size_bytes": self.size_bytes,
             "changed": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(self.changed_s)),
             "fault": self.fault or None,
@@ -120,7 +115,7 @@ def overview_of(path: Path) -> RunOverview:
         step=max(step, reported),
         num_steps=num_steps,
         holder=holder,
-        best=_best(run.checkpoints),
+        best=files.best_of(run.checkpoints),
         **found,
     )
 
@@ -171,11 +166,6 @@ def _newest(run: RunDirectory) -> tuple[int, int]:
         return -1, -1
     num_steps = files.read_json(found / files.STATE).get("num_steps")
     return files.step_of(found), num_steps if type(num_steps) is int else -1
-
-
-def _best(checkpoints: Path) -> dict[str, BestFigure]:
-    found = {metric: files.marked_best(checkpoints, metric) for metric in files.BEST_METRICS}
-    return {name: BestFigure(best[1], files.step_of(best[0])) for name, best in found.items() if best}
 
 
 def _size_and_change(path: Path) -> tuple[int, float, str]:

@@ -105,19 +105,6 @@ def test_a_port_in_use_is_an_error_that_suggests_another(
     assert f"--master_port={port}" in said.out
 
 
-def test_node_0_says_what_to_type_on_the_others(
-    no_gpu, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.setattr("alphazero.machine.machine.list_addresses", lambda: (("eth0", "10.77.0.5"),))
-    by_hand = ["launch", "--gpus", "8", "--nodes", "2", "--node-rank", "0", "--master-port", "7123"]
-    assert main([*by_hand, "--batch-size", "2048", "--run-name", "a b", "--dry-run"]) == 0
-    line = (
-        "alphazero: on node 1, type: ./launch_distributed_training.sh --gpus 8 --nodes 2 --node-rank 1 "
-        "--master-addr 10.77.0.5 --master-port 7123 --batch-size 2048 --run-name 'a b'"
-    )
-    assert line in capsys.readouterr().err.splitlines()
-
-
 @pytest.fixture
 def four_cores(no_gpu, monkeypatch: pytest.MonkeyPatch):
     """As on a machine with four cores, no GPU and memory enough."""
@@ -377,12 +364,14 @@ def test_a_cluster_stands_in_the_toml_of_the_run(
     no_gpu, no_network, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     config = tmp_path / "mine.toml"
-    config.write_text('[cluster]\nhosts = ["gpu1 slots=2", "gpu2 slots=2"]\nmaster_port = 7000\n')
+    (tmp_path / "hosts").write_text("gpu1 slots=2\ngpu2 slots=2\n")
+    config.write_text(f'[cluster]\nhostfile = "{tmp_path}/hosts"\nmaster_port = 7000\n')
     lines = dry_run(capsys, "--config", str(config))
     assert sum("--master_port=7000" in line for line in lines) == 2
     assert main(["launch", "--config", str(config), "--nodes", "3", "--dry-run"]) == 2
     assert capsys.readouterr().err == (
-        f"alphazero: error: --nodes 3 contradicts [cluster] hosts ({config}:2) (2 hosts): "
+        f"alphazero: error: --nodes 3 contradicts [cluster] hostfile={tmp_path}/hosts ({config}:2) (2 hosts)"
+        ": "
         "expected one of them, or the same\n"
     )
 

@@ -12,7 +12,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.cli.command_table import run_command
 from alphazero.machine.lock import LOCK_FILE, only_writer
 from alphazero.network.weights.checkpoint import Checkpoint, TrainingState, save
-from alphazero.run.checkpoint_files import STATE, mark_best
+from alphazero.run.checkpoint_files import STATE
 from alphazero.run.directory import RunDirectory, create
 from alphazero.run.overview import RunState, list_runs, network_text, overview_of
 from alphazero.run.rank import HeartbeatWriter, Phase
@@ -31,8 +31,7 @@ def make_run(directory: Path, steps: tuple[int, ...], phase: Phase | None, num_s
         state = TrainingState(
             step, num_steps, 0, 8, 8, "", 1, to_table(Config(network=SHAPE)), figures={"move_error": 1 / step}
         )
-        path = save(run.checkpoints, Checkpoint(state, TENSORS, TENSORS))
-        mark_best(run.checkpoints, path, state.figures)
+        save(run.checkpoints, Checkpoint(state, TENSORS, TENSORS))
     if phase:
         HeartbeatWriter(run.heartbeats, 0, "host", job="").beat(
             phase, max(steps, default=0) + (phase is not Phase.END)

@@ -47,7 +47,11 @@ def run(args: argparse.Namespace) -> int:
             verb = "would remove" if args.dry_run else "removed"
             print("\n".join(f"{verb} {printable(path)}" for path in removed) or "nothing to remove")
         return 0
-    rows = [describe(directory, path, hash_files=args.action == "verify") for path in paths]
+    marked = files.best_of(directory)
+    rows = []
+    for path in paths:
+        best = [metric for metric, (at, _) in marked.items() if at == path]
+        rows.append(describe(path, best, hash_files=args.action == "verify"))
     if args.json:
         print(json.dumps(rows, indent=1))
     else:
@@ -78,8 +82,8 @@ def find(path: Path) -> tuple[Path, list[Path]]:
     return directory, paths
 
 
-def describe(directory: Path, path: Path, *, hash_files: bool) -> dict[str, Any]:
-    """One checkpoint as JSON. fault: "" where it is complete. best: metrics it is marked best in."""
+def describe(path: Path, best: list[str], *, hash_files: bool) -> dict[str, Any]:
+    """One checkpoint as JSON. fault: "" where it is complete. best: metrics by which it is the best."""
     fault, precision, world_size = "", "?", 0
     figures: dict[str, float] = {}
     try:
@@ -96,7 +100,7 @@ def describe(directory: Path, path: Path, *, hash_files: bool) -> dict[str, Any]
         "precision": precision,
         "world_size": world_size,
         "figures": figures,
-        "best": files.pointers(directory).get(path.name, []),
+        "best": best,
         "fault": fault,
     }
 

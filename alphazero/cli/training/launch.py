@@ -23,7 +23,6 @@ from alphazero.cli.training.train import Resumed
 from alphazero.launch.head.dry_run import dry_run_lines
 from alphazero.launch.head.lines import say, say_of_job
 from alphazero.launch.head.supervisor import ChosenRun, Supervision, Supervisor
-from alphazero.launch.plan.commands import other_node_commands
 from alphazero.launch.plan.launch_plan import LaunchPlan
 from alphazero.launch.plan.node import CpuRanks, choose_cpu_ranks
 from alphazero.launch.plan.resolve import resolve
@@ -31,7 +30,7 @@ from alphazero.launch.plan.sources import LaunchRequest
 from alphazero.machine import machine as machines
 from alphazero.machine.environment import CHECKOUT, START
 from alphazero.machine.memory import HostMemory
-from alphazero.run.checkpoint_files import LATEST, checkpoints_in
+from alphazero.run.checkpoint_files import checkpoints_in
 from alphazero.run.directory import require_free
 from alphazero.run.find import find_weights
 from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
@@ -202,14 +201,14 @@ def run(args: argparse.Namespace) -> int:
         raise LaunchError(f"--interface {plan.interface}: is not here; expected one of {', '.join(names)}")
     if plan.node_rank == 0:
         require_wandb(config.run)
-    notices = [*train.unread_variables(os.environ), *_commands_of_others(request, args.passed_on, plan)]
+    notices = train.unread_variables(os.environ)
     if args.dry_run:
         if plan.device == "auto" and config.preset == train.GPU_PRESET and not trainer.config:
             notices.append(f"preset {train.GPU_PRESET}, or {train.CPU_PRESET} where the hosts have no GPU")
         for line in (*plan.notices, *notices, *settled, *(() if continued else train.chosen_lines(config))):
             say(line)
         if not plan.is_head and plan.node_rank == 0 and not machines.port_is_free(plan.master_port):
-            is_fixed = plan.port_is_chosen or (plan.num_nodes > 1 and not plan.chose_address)
+            is_fixed = plan.port_is_chosen or plan.num_nodes > 1
             fate = "refuse it" if is_fixed else "take another one"
             say(f"port {plan.master_port} is in use here now: a start would {fate}")
         for line in dry_run_lines(plan, (*PROGRAM, *arguments)):
@@ -218,16 +217,6 @@ def run(args: argparse.Namespace) -> int:
     for line in notices:
         say_of_job(line)
     return _start(args, plan, arguments, trainer, config, read)
-
-
-def _commands_of_others(request: LaunchRequest, passed_on: list[str], plan: LaunchPlan) -> list[str]:
-    """Lines with what to type on the other nodes, where only node 0 knows its address."""
-    if not plan.chose_address:
-        return []
-    trainer = build_parser("train").with_dashes(passed_on)
-    place = (plan.num_nodes, plan.master_addr, plan.master_port)
-    commands = other_node_commands(request, *place, trainer)
-    return [f"on node {rank}, type: {line}" for rank, line in enumerate(commands, 1)]
 
 
 def _start(
@@ -264,7 +253,7 @@ def _start(
     supervisor = Supervisor(job, say_of_job)
     status = supervisor.run()
     run = supervisor.run_directory
-    is_saved = supervisor.has_saved or (run is not None and (run / "checkpoints" / LATEST).exists())
+    is_saved = supervisor.has_saved or (run is not None and checkpoints_in(run / "checkpoints"))
     if run is not None and is_saved and status not in (0, LaunchError.exit_code):
         say_of_job(f"continue with: {continuing(command, run.name)}")
     return status

@@ -10,6 +10,7 @@ from pathlib import Path
 from alphazero.base.files import given_path
 from alphazero.base.log import duration
 from alphazero.base.text import printable, table
+from alphazero.run.checkpoint_files import step_of
 from alphazero.run.overview import RunOverview, RunState, list_runs
 
 # What a row has room for: the first two that the run has, best one first.
@@ -65,9 +66,9 @@ def best_text(one: RunOverview) -> str:
     """'policy_top1 41.20% (step 2,000)' for each figure that the row has room for."""
     texts = []
     for name in [name for name in FIGURES if name in one.best][:SHOWN_FIGURES]:
-        value, step = one.best[name].value, one.best[name].step
+        path, value = one.best[name]
         shown = f"{value:.2%}" if name in SHARES else f"{value:.4g}"
-        texts.append(f"{name} {shown} (step {step:,})")
+        texts.append(f"{name} {shown} (step {step_of(path):,})")
     return "  ".join(texts)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from alphazero.base.errors import LaunchError
@@ -33,7 +33,8 @@ WEIGHT = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
 class Host:
     """A line of the hostfile: `address` is a name or an IP address without brackets, `user` may be empty.
 
-    weight: the share of the work that each rank here gets beside ranks of other hosts; 1 is usual.
+    weight: the share of the work that each rank here gets beside ranks of other hosts; 1 is usual. chosen:
+    the slots that a filter left, ascending, () for all.
     """
 
     address: str
@@ -41,6 +42,7 @@ class Host:
     user: str = ""
     line: int = 0
     weight: float = 1.0
+    chosen: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -124,22 +126,9 @@ def _parse_address(text: str, where: str) -> str:
 PART = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::([0-9]{1,6}(?:,[0-9]{1,6})*))?")
 
 
-@dataclass(frozen=True)
-class ChosenHost:
-    """A host that takes part and its slots, ascending, at least one."""
-
-    host: Host
-    slots: tuple[int, ...]
-
-    @property
-    def is_whole(self) -> bool:
-        """True where no slot was left out."""
-        return len(self.slots) == self.host.slots
-
-
 def choose_hosts(
     hosts: Sequence[Host], include: str | None, exclude: str | None, source: str
-) -> tuple[ChosenHost, ...]:
+) -> tuple[Host, ...]:
     """The hosts left after the filter, in the hostfile's order, at least one.
 
     source: what errors call the hosts' origin. Raises LaunchError for both filters at once, text of another
@@ -157,7 +146,9 @@ def choose_hosts(
         named = _read_filter(place, exclude, whole, source)
         left = {key: slots - named.get(key, set()) for key, slots in whole.items()}
     slots_of = [(host, tuple(sorted(left.get(host.address.lower(), ())))) for host in hosts]
-    chosen = tuple(ChosenHost(host, slots) for host, slots in slots_of if slots)
+    chosen = tuple(
+        replace(host, chosen=slots if len(slots) < host.slots else ()) for host, slots in slots_of if slots
+    )
     if not chosen:
         raise LaunchError(f"{place}: leaves no host of {source}; expected at least one")
     return chosen

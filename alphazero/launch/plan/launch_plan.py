@@ -111,8 +111,6 @@ class LaunchPlan:
     role: LOCAL, NODE, HEAD, SLURM or SLURM_TASK. node_rank: this machine's, None where it takes no part.
     notices: what people must know. port_is_chosen: by the user, so that another one will not do. interface:
     "" where each host takes the one on its route to the master. min_nodes: fewest hosts to continue with.
-    chose_address: this is node 0 by hand and no master was named, so that the other nodes must be given its
-    address.
 
     Of one start: token, in the environment of every process of the job; directory, where it runs;
     run_directory, where logs go and heartbeats and checkpoints are looked for; columns, width of the head's
@@ -132,7 +130,6 @@ class LaunchPlan:
     max_restarts: int = 0
     min_nodes: int = 0
     limits: Limits = field(default_factory=Limits)
-    chose_address: bool = False
     token: str = ""
     directory: str = ""
     run_directory: str = ""

@@ -199,16 +199,12 @@ def _number_if_set(environment: Mapping[str, str], name: str) -> int | None:
     return _number(environment, name) if environment.get(name) else None
 
 
-# Size, rank, processes on this machine and the number among those, of Open MPI, MVAPICH2 and the Hydra family
-# (MPICH, Intel MPI).
+# Size, rank, processes on this machine and the number among those, of Open MPI and the Hydra family
+# (MPICH, MVAPICH, Intel MPI).
 MPI_VARIABLES = (
     (
         *("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
         *("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    ),
-    (
-        *("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
-        *("MV2_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"),
     ),
     ("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
 )

@@ -34,7 +34,7 @@ from alphazero.launch.plan.sources import (
     read_sources,
     refuse_loopback,
 )
-from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK, Machine, names_loopback, outward_address
+from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK, Machine, names_loopback
 from alphazero.run.rank_watch import Limits
 from alphazero.settings.cluster import ClusterFile
 
@@ -63,12 +63,8 @@ def resolve(
     role, node_rank = choose_role(sources, nodes)
     hosts = _plan_hosts(sources, nodes.value, role, node_rank, ssh or SshOptions())
     master_addr = _choose_master(sources, nodes, hosts)
-    chose_address = not master_addr
-    interface = sources.choice("interface", str, "")
     notices: tuple[str, ...] = ()
-    if chose_address:
-        master_addr = _own_address(nodes, role, node_rank, interface, machine)
-    elif len(hosts) > 1 and _is_on_one_machine(sources, role, master_addr):
+    if len(hosts) > 1 and _is_on_one_machine(sources, role, master_addr):
         notices = (f"master {master_addr} is the loopback: all {nodes.value} nodes are on this machine",)
     elif len(hosts) > 1:
         is_here = role in (NODE, SLURM_TASK) or node_rank == 0
@@ -85,11 +81,10 @@ def resolve(
         node_rank=node_rank,
         port_is_chosen=bool(port.text),
         notices=notices,
-        interface=interface,
+        interface=sources.choice("interface", str, ""),
         max_restarts=_choose_restarts(sources, role),
         min_nodes=_choose_min_nodes(sources, role, len(hosts)),
         limits=_choose_limits(sources),
-        chose_address=chose_address,
     )
     if plan.is_head:
         return plan
@@ -114,8 +109,8 @@ def _plan_hosts(
 ) -> tuple[HostPlan, ...]:
     """All hosts, in order of node rank."""
     counts = _count_processes(sources, num_nodes)
-    if sources.chosen:
-        lines = [chosen.host for chosen in sources.chosen]
+    lines = sources.chosen
+    if lines:
         names = [(line.address, line.name) for line in lines]
     elif sources.slurm is not None:
         names = [(name, name) for name in sources.slurm.hosts]
@@ -127,8 +122,7 @@ def _plan_hosts(
         remote = Remote(address, "" if here else target, role == SLURM, ssh)
         plan = HostPlan(remote, address, counts[rank])
         if sources.chosen:
-            chosen = sources.chosen[rank]
-            plan = replace(plan, weight=chosen.host.weight, slots=() if chosen.is_whole else chosen.slots)
+            plan = replace(plan, weight=lines[rank].weight, slots=lines[rank].chosen)
         plans.append(plan)
     return tuple(plans)
 
@@ -145,10 +139,10 @@ def _count_processes(sources: Sources, num_nodes: int) -> tuple[int | None, ...]
         claims = [] if requested is None or wants_all else [requested]
         if sources.chosen:
             chosen = sources.chosen[rank]
-            if requested is None or not wants_all:
-                text = f"slots={len(chosen.slots)} of {sources.origin}, line {chosen.host.line}"
-                claims.append(SettingClaim(len(chosen.slots), text))
-            elif not chosen.is_whole:
+            if not wants_all:
+                count = len(chosen.chosen) or chosen.slots
+                claims.append(SettingClaim(count, f"slots={count} of {sources.origin}, line {chosen.line}"))
+            elif requested is not None and chosen.chosen:
                 raise LaunchError(
                     f"{requested.text} contradicts --include or --exclude: expected one of them"
                 )
@@ -161,7 +155,7 @@ def _count_processes(sources: Sources, num_nodes: int) -> tuple[int | None, ...]
 
 
 def _choose_master(sources: Sources, nodes: SettingClaim[int], hosts: tuple[HostPlan, ...]) -> str:
-    """The master's address; "" where none is named."""
+    """The master's address, by default of the first host that a list names."""
     claims = sources.claims("master_addr", str)
     if sources.outer.master_addr is not None and nodes.value > 1:
         claims.append(sources.outer.master_addr)
@@ -170,22 +164,10 @@ def _choose_master(sources: Sources, nodes: SettingClaim[int], hosts: tuple[Host
         raise LaunchError("--master-addr '': expected the address of node 0")
     if nodes.value == 1:  # no other machine is to reach it
         return found.value if found is not None and names_loopback(found.value) else LOOPBACK
-    return found.value if found is not None else hosts[0].address
-
-
-def _own_address(
-    nodes: SettingClaim[int], role: str, node_rank: int | None, interface: str, machine: Machine
-) -> str:
-    """The address of node 0, which the others need; LaunchError on them."""
-    if role != NODE or node_rank != 0:
+    address = found.value if found is not None else hosts[0].address
+    if not address:
         raise LaunchError(f"{nodes.text}: expected --master-addr beside it, the address of node 0")
-    if address := outward_address(machine.addresses, interface):
-        return address
-    where = f"--interface {interface} has" if interface else "this machine has"
-    raise LaunchError(
-        f"{nodes.text}: {where} no address in a network; expected --master-addr ADDRESS, or --master-addr "
-        "127.0.0.1 where all nodes are on this machine"
-    )
+    return address
 
 
 def _is_on_one_machine(sources: Sources, role: str, master_addr: str) -> bool:
@@ -261,7 +243,7 @@ def _with_this_node(
         other = find_free_port()
         if port.text:
             raise LaunchError(f"{port.text}: is in use here (or not allowed); {other} is free")
-        if plan.num_nodes > 1 and not plan.chose_address:
+        if plan.num_nodes > 1:
             raise LaunchError(
                 f"port {number} is in use here; {other} is free: give --master-port {other} on every node"
             )

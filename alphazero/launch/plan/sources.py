@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from alphazero.base.errors import LaunchError
 from alphazero.base.section import flag_of
-from alphazero.launch.plan.hostfile import ChosenHost, Host, choose_hosts, parse_hostfile, read_hostfile
+from alphazero.launch.plan.hostfile import Host, choose_hosts, read_hostfile
 from alphazero.launch.plan.launch_plan import HEAD, LOCAL, NODE, SLURM, SLURM_TASK
 from alphazero.launch.plan.outer import OuterLauncher, SettingClaim, SlurmJob, read_outer, read_slurm
 from alphazero.machine.machine import Machine, names_link, names_loopback, outward_addresses
@@ -38,13 +38,13 @@ class LaunchRequest(ClusterConfig):
 class Sources:
     """Everything that a launch is decided from.
 
-    chosen: hosts of a hostfile or [cluster] after the filter, () where there is none; origin: what errors
+    chosen: hosts of a hostfile after the filter, () where there is none; origin: what errors
     call that list. slurm is None where there is no SLURM.
     """
 
     request: LaunchRequest
     file: ClusterFile
-    chosen: tuple[ChosenHost, ...]
+    chosen: tuple[Host, ...]
     origin: str
     slurm: SlurmJob | None
     outer: OuterLauncher
@@ -95,25 +95,12 @@ def read_sources(
 
 
 def _read_hosts(request: LaunchRequest, file: ClusterFile) -> tuple[tuple[Host, ...], str]:
-    """The hosts of --hostfile, else of [cluster], and what messages call that list."""
+    """The hosts of --hostfile, else of that in [cluster], and what messages call the list."""
     if request.hostfile is not None:
         return read_hostfile(Path(request.hostfile)), f"--hostfile {request.hostfile}"
-    has_hosts, has_file = (key in file.places for key in ("hosts", "hostfile"))
-    if has_hosts and has_file:
-        raise LaunchError(
-            f"{file.shown('hosts')} contradicts {file.shown('hostfile')}: expected one of the two"
-        )
-    if has_file:
+    if "hostfile" in file.places:
         return read_hostfile(Path(file.config.hostfile or "")), file.shown("hostfile")
-    if not has_hosts:
-        return (), ""
-    place = f"{file.places['hosts']}: [cluster] hosts"
-    for entry in file.config.hosts:
-        if "\n" in entry:
-            raise LaunchError(
-                f"{place}: {entry!r}: expected one host per entry, '<host> slots=<positive int>'"
-            )
-    return parse_hostfile("\n".join(file.config.hosts), place), f"[cluster] hosts ({file.places['hosts']})"
+    return (), ""
 
 
 def agreed(claims: Sequence[SettingClaim[T]]) -> SettingClaim[T] | None:
@@ -210,22 +197,22 @@ def _role_of_hostfile(sources: Sources) -> tuple[str, int | None]:
     own = _own_places(sources)
     if len(sources.chosen) == 1:
         return (LOCAL, 0) if own else (HEAD, None)
-    for chosen in sources.chosen:
-        if names_loopback(chosen.host.address):
+    for host in sources.chosen:
+        if names_loopback(host.address):
             raise LaunchError(
-                f"{sources.origin}, line {chosen.host.line}: {chosen.host.address} is another machine on "
-                "every host; expected the name or address that the other hosts reach it by"
+                f"{sources.origin}, line {host.line}: {host.address} is another machine on every host; "
+                "expected the name or address that the other hosts reach it by"
             )
     if len(own) > 1:
-        names = " and ".join(sources.chosen[rank].host.address for rank in own)
+        names = " and ".join(sources.chosen[rank].address for rank in own)
         raise LaunchError(f"{sources.origin}: {names} are both this machine; expected each machine once")
     return HEAD, own[0] if own else None
 
 
 def _own_places(sources: Sources) -> list[int]:
     """The places of this machine in the list."""
-    addresses = [chosen.host.address for chosen in sources.chosen]
-    return [rank for rank, address in enumerate(addresses) if is_this_machine(address, sources.machine)]
+    hosts, machine = sources.chosen, sources.machine
+    return [rank for rank, host in enumerate(hosts) if is_this_machine(host.address, machine)]
 
 
 def _own_line(sources: Sources) -> int:

@@ -192,7 +192,6 @@ def test_a_shell_and_a_single_task_are_no_ranks(environment: dict[str, str]):
     ("size", "rank", "local_size", "local_rank"),
     [
         (*(f"OMPI_COMM_WORLD_{end}" for end in ("SIZE", "RANK", "LOCAL_SIZE", "LOCAL_RANK")),),
-        (*(f"MV2_COMM_WORLD_{end}" for end in ("SIZE", "RANK", "LOCAL_SIZE", "LOCAL_RANK")),),
         ("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
     ],
 )
