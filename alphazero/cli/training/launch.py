@@ -24,7 +24,7 @@ from alphazero.launch.head.dry_run import dry_run_lines
 from alphazero.launch.head.lines import say, say_of_job
 from alphazero.launch.head.supervisor import ChosenRun, Supervision, Supervisor
 from alphazero.launch.plan.launch_plan import LaunchPlan
-from alphazero.launch.plan.node import CpuRanks, choose_cpu_ranks
+from alphazero.launch.plan.node import choose_cpu_ranks
 from alphazero.launch.plan.resolve import resolve
 from alphazero.launch.plan.sources import LaunchRequest
 from alphazero.machine import machine as machines
@@ -98,13 +98,13 @@ def _node_rank(text: str) -> int | str:
     return text if text == "auto" else whole(0, MOST_NODES - 1)(text)
 
 
-def cpu_ranks_for(num_cores: int, config: Config, resumed: Resumed | None) -> CpuRanks:
+def cpu_ranks_for(num_cores: int, config: Config, resumed: Resumed | None) -> int:
     """How many ranks this machine gets without a GPU and without a number."""
     saved = resumed.sizes if resumed else None
     config = resumed.kept(config) if resumed else config
     implied = 0 if saved else implied_ranks(config)
     if 0 < implied <= num_cores:
-        return CpuRanks(implied, "as many as batch, micro-batch and accumulation ask for")
+        return implied
 
     def ranks_at_work(num_ranks: int) -> float:
         try:

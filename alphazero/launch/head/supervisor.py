@@ -95,7 +95,6 @@ class Supervisor:
         self._has_started = False
         self.has_saved = False  # some start of this job saved a checkpoint
         self._num_port_changes = 0
-        self._vain = 0  # starts and attempts to start in a row that finished no step
 
     def run(self) -> int:
         """The exit status: 0, that of the first failure, or 128 + N after the signal N that asked to stop."""
@@ -107,7 +106,6 @@ class Supervisor:
                     return 128 + self._signals[0]
                 if isinstance(ready, int):
                     status = ready
-                    self._vain += 1
                 else:
                     outcome = self._start(ready)
                     if self._signals or outcome.failure is None:
@@ -160,7 +158,6 @@ class Supervisor:
 
     def _may_restart(self, outcome: StartOutcome, status: int) -> bool:
         self._idle_starts = 0 if outcome.advanced or outcome.saved else self._idle_starts + 1
-        self._vain = 0 if self._idle_starts == 0 else self._vain + 1
         if outcome.saved:
             # The run has gone beyond what --resume named: from now on its own newest checkpoint counts.
             assert self._run is not None
@@ -176,7 +173,7 @@ class Supervisor:
 
     def _wait(self, num_restarts: int) -> bool:
         """The pause before a restart; False if a signal asks for the end meanwhile."""
-        delay_s = min(LONGEST_DELAY_S, self._job.first_delay_s * 2**self._vain)
+        delay_s = min(LONGEST_DELAY_S, self._job.first_delay_s * 2**num_restarts)
         self._say(f"restart {num_restarts} of {self._job.plan.max_restarts} in {delay_s:.0f} s")
         deadline = time.monotonic() + delay_s
         while time.monotonic() < deadline:
