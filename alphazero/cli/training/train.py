@@ -110,18 +110,17 @@ def configure(parser: Parser) -> None:
         *WORLD_SIZE_FLAGS,
         type=whole(1, MOST_RANKS),
         metavar="N",
-        help="processes of the job; without --rank all are started here",
+        help="processes of the job, all started here",
     )
-    add_number(processes, "--rank", whole(0, MOST_RANKS), "number of this process in a job started by hand")
     add_number(processes, "--local-rank", whole(0, MOST_RANKS), "number of this process on its host")
     processes.add_argument(
-        "--master-addr", default="", metavar="ADDRESS", help="address of the host of rank 0 (with --rank)"
+        "--master-addr", default="", metavar="ADDRESS", help="address of the host of rank 0"
     )
     add_number(
         processes,
         "--master-port",
         whole(1, 65_535),
-        "port of rank 0 (with --rank; default: 12355)",
+        "port of rank 0 (default: 12355)",
         metavar="PORT",
     )
     add_flags(parser, SECTIONS, parser.hidden)
@@ -129,7 +128,7 @@ def configure(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train as one rank, or start the ranks."""
-    if args.rank is not None or "RANK" in os.environ:
+    if "RANK" in os.environ:
         return _train(args)
     task = read_task(os.environ)
     is_of_task = task is not None and args.world_size == task.world_size
@@ -256,15 +255,12 @@ def _launch_here(world_size: int) -> int:
 
 
 def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
-    meets = args.rank is not None or task is not None  # nothing above the ranks brings them together
-    if meets:
+    if task is not None:  # nothing above the ranks brings them together
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # torch's own retries are no news
     rank_side.begin(os.environ)
     if getattr(args, "log_format", TEXT) == JSON:
-        write_json_lines(f"rank {os.environ.get('RANK', args.rank or 0)}")
-    if args.rank is not None:
-        os.environ.update(_by_hand(args, os.environ))
-    elif task is not None:
+        write_json_lines(f"rank {os.environ.get('RANK', 0)}")
+    if task is not None:
         os.environ.update(_of_task(task, args, os.environ))
     elif "RANK" not in os.environ:
         os.environ.update(lone_process_environment())
@@ -288,7 +284,7 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         write_json_lines(f"rank {os.environ['RANK']}")
     # Where no launcher reports what takes long, the first rank does.
     speaks = os.environ["RANK"] == "0" and rank_side.OUTPUT_VARIABLE not in os.environ
-    if meets:
+    if task is not None:
         _meet(os.environ)
     elif speaks and not config.run.quiet:
         _say("starting: loading PyTorch and DeepSpeed takes some seconds")
@@ -315,26 +311,6 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         ),
     )
     return train(config, runtime, request)
-
-
-def _by_hand(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
-    """Rendezvous variables of a rank that a person started; torchrun's own count where a flag is missing."""
-    world_size = args.world_size or _number(environment, "WORLD_SIZE")
-    if not world_size:
-        raise ConfigError("--rank: expected --world-size beside it")
-    address = args.master_addr or environment.get("MASTER_ADDR", "")
-    if not address and world_size > 1:
-        raise ConfigError("--rank: expected --master-addr beside it (or MASTER_ADDR)")
-    port = args.master_port or _number(environment, "MASTER_PORT") or DEFAULT_PORT
-    return {
-        **_interfaces(address or LOOPBACK, environment),
-        "RANK": str(args.rank),
-        "LOCAL_RANK": str(args.local_rank or 0),
-        "WORLD_SIZE": str(world_size),
-        "LOCAL_WORLD_SIZE": "1",
-        "MASTER_ADDR": address or LOOPBACK,
-        "MASTER_PORT": str(port),
-    }
 
 
 def _of_task(task: TaskRank, args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
@@ -386,10 +362,8 @@ def _number(environment: Mapping[str, str], name: str) -> int:
 
 
 def _meet(environment: Mapping[str, str]) -> None:
-    """Ranks that persons started wait for each other, and say for whom, before torch waits in silence."""
+    """Tasks of srun or mpirun wait for each other, and say for whom, before torch waits in silence."""
     rank, count = int(environment["RANK"]), int(environment["WORLD_SIZE"])
-    if count == 1 or rank >= count:
-        return
     address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
     interface = environment.get("GLOO_SOCKET_IFNAME", "")
     point = MeetingPoint(address, port, "rank", same_machine=True, interface=interface)

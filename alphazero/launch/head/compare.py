@@ -26,7 +26,6 @@ from alphazero.machine.environment import CHECKOUT, NOT_INSTALLED
 from alphazero.machine.machine import names_loopback
 
 PROBE_TIMEOUT_S = 25.0
-GIB = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -176,15 +175,14 @@ def _faults_beside(one: Examined, probe: Probe, answers: list[tuple[str, Probe]]
 def table(examined: Sequence[Examined]) -> list[str]:
     """The hosts in columns."""
     rows: list[tuple[str, ...]] = [
-        ("host", "slots", "GPUs", "cores", "torch", "deepspeed", "commit", "free", "shm", "verdict")
+        ("host", "slots", "GPUs", "cores", "torch", "deepspeed", "commit", "verdict")
     ]
     for one in examined:
-        cells: tuple[str, ...] = ("-",) * 7
+        cells: tuple[str, ...] = ("-",) * 5
         if probe := one.probe:
-            free, shared = (f"{size / GIB:.0f} GiB" for size in (probe.run_free_bytes, probe.shm_free_bytes))
             counts = str(len(probe.visible)), str(probe.machine.num_cores)
             packages = probe.versions["torch"], probe.versions["deepspeed"]
-            cells = (*counts, *packages, probe.commit, free, shared)
+            cells = (*counts, *packages, probe.commit)
         verdict = "FAILED" if not one.is_fit else "warning" if one.faults else "ok"
         rows.append((one.name, str(one.host.num_ranks or "all"), *cells, verdict))
     return aligned(rows)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +33,6 @@ from alphazero.machine.machine import (
 
 MARK = "alphazero-probe "  # before the JSON: login scripts may print other things
 PACKAGES = ("torch", "deepspeed")
-SHARED_MEMORY = Path("/dev/shm")
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class HostFault:
 
 @dataclass(frozen=True)
 class Probe:
-    """A host's answer. Free space in bytes, -1 unknown.
+    """A host's answer.
 
     versions: by package, of Python too; commit: of the checkout, with what differs from it. visible: the
     CUDA_VISIBLE_DEVICES entries a job may use. data: digest by path, "" for none.
@@ -83,9 +81,7 @@ class Probe:
     versions: dict[str, str]
     commit: str
     has_directory: bool
-    run_free_bytes: int
     run_writable: bool
-    shm_free_bytes: int
     visible: tuple[str, ...]
     master_addresses: tuple[str, ...]
     interface: str
@@ -121,9 +117,7 @@ def look(question: Question) -> Probe:
         versions={"python": platform.python_version()} | {name: version_of(name) for name in PACKAGES},
         commit=commit_of(),
         has_directory=has_directory,
-        run_free_bytes=_free_bytes(run),
         run_writable=os.access(run, os.W_OK),
-        shm_free_bytes=_free_bytes(SHARED_MEMORY),
         visible=visible,
         master_addresses=addresses_of(question.master_addr) if question.master_addr else (),
         interface=interface,
@@ -147,13 +141,6 @@ def _health(question: Question, run: Path) -> tuple[HostFault, ...]:
         for finding in report.faults()
         if finding.device or finding.severity >= Severity.FAIL
     )
-
-
-def _free_bytes(path: Path) -> int:
-    try:
-        return shutil.disk_usage(path).free
-    except OSError:
-        return -1
 
 
 def main() -> int:

@@ -55,8 +55,6 @@ def _torchrun_command(plan: LaunchPlan, node_rank: int, python: str, program: Se
     if plan.num_nodes > 1:
         options += (f"--start_timeout={plan.limits.start_s:g}",)
         options += (f"--silence_timeout={plan.limits.silence_s:g}",) if plan.is_by_hand else ()
-    elif not plan.port_is_chosen:
-        options += ("--any_port",)
     return Command((python, *words_of(TORCHRUN), *options, *program))
 
 

@@ -89,10 +89,7 @@ def test_threads_that_the_user_set_reach_the_ranks_as_such():
     }
 
 
-def test_one_machine_stays_on_the_loopback_and_takes_another_port_unless_the_user_chose_it():
-    assert "--any_port" in build(CPU).argv
-    assert "--any_port" not in build(replace(CPU, port_is_chosen=True)).argv
-    assert "--any_port" not in build(two(CPU)).argv
+def test_one_machine_stays_on_the_loopback():
     assert variables(build(GPU))["GLOO_SOCKET_IFNAME"] == "lo"
     assert variables(build(GPU))["NCCL_SOCKET_IFNAME"] == "lo"
 

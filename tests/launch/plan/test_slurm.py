@@ -66,15 +66,6 @@ def test_what_is_no_node_list_is_an_error_that_names_the_variable(text: str):
         expand_hosts(text, "SLURM_NODELIST")
 
 
-def test_a_list_of_too_many_or_repeated_hosts_is_an_error():
-    with pytest.raises(LaunchError, match="at most 65536 hosts"):
-        expand_hosts("a[0-999999999]", "N")
-    with pytest.raises(LaunchError, match="at most 65536 hosts"):
-        expand_hosts("a[0-9999][0-9999]", "N")
-    with pytest.raises(LaunchError, match="names a host twice"):
-        expand_hosts("gpu[1-2],gpu2", "N")
-
-
 @pytest.mark.parametrize(
     ("text", "counts"), [("8(x2),4", (8, 8, 4)), ("1,2,1(x3),3,2", (1, 2, 1, 1, 1, 3, 2)), ("2", (2,))]
 )
@@ -82,7 +73,7 @@ def test_counts_are_written_out(text: str, counts: tuple[int, ...]):
     assert expand_counts(text, "SLURM_TASKS_PER_NODE") == counts
 
 
-@pytest.mark.parametrize("text", ["", "x", "8(x0)", "8(2)", "8(x2", "8,,4", "-1", "1(x999999999)"])
+@pytest.mark.parametrize("text", ["", "x", "8(2)", "8(x2", "8,,4", "-1", "1(x999999999)"])
 def test_what_is_no_count_is_an_error(text: str):
     with pytest.raises(LaunchError, match=r"SLURM_TASKS_PER_NODE=.*: expected counts as"):
         expand_counts(text, "SLURM_TASKS_PER_NODE")
@@ -104,7 +95,7 @@ def test_a_batch_script_stands_for_the_whole_allocation():
 def test_a_task_of_srun_knows_its_node_within_the_step():
     job = read_slurm(STEP)
     assert job is not None
-    assert (job.hosts, job.node_rank, job.gpus_on_node) == (("gnode20", "gnode37"), 1, 8)
+    assert (job.hosts, job.node_rank) == (("gnode20", "gnode37"), 1)
 
 
 @pytest.mark.parametrize(
@@ -136,10 +127,6 @@ def test_tasks_count_only_where_somebody_asked_for_them():
     [
         ({"SLURM_JOB_ID": "7"}, "SLURM_JOB_ID=7, but no SLURM_JOB_NODELIST: expected both, or neither"),
         ({**BATCH, "SLURM_JOB_ID": "x"}, "SLURM_JOB_ID='x': expected a whole number"),
-        (
-            {**BATCH, "SLURM_NNODES": "3"},
-            "SLURM_NNODES=3 contradicts SLURM_JOB_NODELIST=gnode[10,20,25,37] (4",
-        ),
         ({**STEP, "SLURM_NODEID": "2"}, "SLURM_NODEID=2: expected less than 2"),
         (
             {**STEP, "SLURM_STEP_TASKS_PER_NODE": "8(x2)", "SLURM_STEP_NUM_TASKS": "16"},
@@ -150,7 +137,6 @@ def test_tasks_count_only_where_somebody_asked_for_them():
             {**STEP, "SLURM_STEP_TASKS_PER_NODE": "1"},
             "SLURM_STEP_TASKS_PER_NODE=1: is for 1 nodes; expected 2",
         ),
-        ({**BATCH, "SLURM_GPUS_ON_NODE": "many"}, "SLURM_GPUS_ON_NODE='many': expected a whole number"),
     ],
 )
 def test_what_slurm_would_not_write_is_an_error(environment: dict[str, str], message: str):
