@@ -1,13 +1,10 @@
-"""The runs below a directory, each in a row: state, step, best figures, size. Reads only, and takes no lock.
+"""The runs below a directory, each in a row: state, step, best figures. Reads only, and takes no lock.
 
 Needs no torch. A damaged run is a row with its fault.
 """
 
 from __future__ import annotations
 
-import os
-import stat
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -34,11 +31,10 @@ class RunState(str, Enum):
 
 @dataclass(frozen=True)
 class RunOverview:
-    """One run. step: the last that its ranks reported; num_steps: of the whole run; -1 where none is known.
+    """One run. step: the last that its ranks reported; num_steps: of the whole run; -1 for none.
 
-    holder: the process that writes to it now, None where none does. best: checkpoint and
-    figure by metric. size_bytes: of all its
-    files. changed_s: of the newest of them, in seconds of the wall clock. fault: "" but where it is damaged.
+    holder: the process that writes to it now, None where none does. best: checkpoint and figure by metric.
+    fault: "" but where it is damaged.
     """
 
     path: Path
@@ -48,8 +44,6 @@ class RunOverview:
     num_steps: int = -1
     holder: Holder | None = None
     best: Mapping[str, tuple[Path, float]] = field(default_factory=dict)
-    size_bytes: int = 0
-    changed_s: float = 0.0
     fault: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -66,8 +60,6 @@ class RunOverview:
             "best": {
                 name: {"value": value, "step": files.step_of(at)} for name, (at, value) in self.best.items()
             },
-            "size_bytes": self.size_bytes,
-            "changed": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(self.changed_s)),
             "fault": self.fault or None,
         }
 
@@ -97,26 +89,22 @@ def is_run(path: Path) -> bool:
 def overview_of(path: Path) -> RunOverview:
     """The state of the run at `path`."""
     run = RunDirectory(path)
-    size_bytes, changed_s, unreadable = _size_and_change(path)
-    found: dict[str, Any] = {"path": path, "size_bytes": size_bytes, "changed_s": changed_s}
     try:
         network = _network(run)
         beats = read_heartbeats(run.heartbeats)
         step, num_steps = _newest(run)
     except (AlphaZeroError, OSError) as error:
-        return RunOverview(state=RunState.DAMAGED, fault=reason(error), **found)
-    if unreadable:
-        return RunOverview(state=RunState.DAMAGED, fault=unreadable, network=network, **found)
+        return RunOverview(path, RunState.DAMAGED, fault=reason(error))
     holder = holder_of(path)
     reported = max((beat.step for beat in beats), default=-1)
     return RunOverview(
-        state=_state(holder, beats, step, num_steps),
+        path,
+        _state(holder, beats, step, num_steps),
         network=network,
         step=max(step, reported),
         num_steps=num_steps,
         holder=holder,
         best=files.best_of(run.checkpoints),
-        **found,
     )
 
 
@@ -166,24 +154,3 @@ def _newest(run: RunDirectory) -> tuple[int, int]:
         return -1, -1
     num_steps = files.read_json(found / files.STATE).get("num_steps")
     return files.step_of(found), num_steps if type(num_steps) is int else -1
-
-
-def _size_and_change(path: Path) -> tuple[int, float, str]:
-    """Bytes of all files, when one changed last, a line about what cannot be read; no link is followed."""
-    size_bytes, changed_s, faults = 0, 0.0, []
-
-    def note(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):  # a running run removes files
-            faults.append(f"{error.filename}: cannot be read: {error.strerror}")
-
-    for directory, _, names in os.walk(path, onerror=note):
-        for name in names:
-            try:
-                status = (Path(directory) / name).lstat()
-            except OSError as error:
-                note(error)
-                continue
-            if stat.S_ISREG(status.st_mode):
-                size_bytes += status.st_size
-                changed_s = max(changed_s, status.st_mtime)
-    return size_bytes, changed_s or path.stat().st_mtime, faults[0] if faults else ""

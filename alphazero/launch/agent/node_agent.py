@@ -26,11 +26,11 @@ from alphazero.launch.agent import protocol
 from alphazero.launch.agent.processes import JobEnding, SignalInbox, handles, processes_of, ranks_of, send
 from alphazero.launch.agent.protocol import CHUNK_BYTES, Beat, Channel, Ended, Output
 from alphazero.launch.agent.rank_output import OutputStream, RankOutputs
-from alphazero.launch.blame import FAILURE_VARIABLE, Failure, order_of_blame, read_failure
+from alphazero.launch.blame import FAILURE_VARIABLE, order_of_blame, read_account
 from alphazero.launch.plan.launch_plan import LaunchPlan
 from alphazero.machine.die_with_parent import die_with
 from alphazero.machine.environment import CHECKOUT
-from alphazero.run.rank import JOB_VARIABLE, OUTPUT_VARIABLE, STACKS_SIGNAL, STOPPED, read_record
+from alphazero.run.rank import JOB_VARIABLE, OUTPUT_VARIABLE, STACKS_SIGNAL, STOPPED, Failure, read_record
 from alphazero.run.rank_watch import RankWatch
 
 TICK_S = 0.1
@@ -214,8 +214,8 @@ class NodeAgent:
         failure, now = read_record(Failure, self._account_file), time.monotonic()
         # That of the first of the ranks, under a launcher that does not report it (DeepSpeed's).
         ranks = range(self._num_ranks)
-        accounts = filter(None, (read_failure(self._outputs.directory, local_rank) for local_rank in ranks))
-        first = min(accounts, key=lambda account: (order_of_blame(account.kind), account.at_s), default=None)
+        accounts = filter(None, (read_account(self._outputs.directory, local_rank) for local_rank in ranks))
+        first = min(accounts, key=lambda account: (order_of_blame(account.kind), account.at), default=None)
         is_stopped = first is not None and first.kind == STOPPED
         was_asked = self._stopping or is_stopped
         if status and failure is None and was_asked and self._watch.all_have_ended():
@@ -223,7 +223,7 @@ class NodeAgent:
         if status and failure is None:
             failure = Failure("", None, f"launcher {exit_text(128 - status if status > 128 else status)}")
             if first and status < 128:
-                failure = replace(failure, cause=first.text, kind=first.kind, ranks=first.ranks)
+                failure = replace(failure, cause=first.cause, kind=first.kind, ranks=first.ranks)
         self._close()
         if failure is not None:
             stream = self._ranks.get(failure.rank, self._launcher_output)

@@ -14,10 +14,11 @@ from alphazero.base.text import counted, exit_text, last_line, signal_name
 from alphazero.launch.agent import protocol
 from alphazero.launch.agent.processes import SignalInbox
 from alphazero.launch.agent.protocol import Beat, Ended, Message, Output
-from alphazero.launch.blame import HANG, Failure
+from alphazero.launch.blame import HANG, order_in_job
 from alphazero.launch.head.lines import show
 from alphazero.launch.head.remote import AgentLink, explain_ssh
 from alphazero.launch.plan.launch_plan import LaunchPlan
+from alphazero.run.rank import Failure
 from alphazero.run.rank_watch import Hang, RankState, find_hang
 
 TICK_S = 0.1
@@ -112,7 +113,7 @@ class Attempt:
             beats.join()
             for link in self._links:
                 link.close()
-        self._outcome.failure = min(self._failures, key=lambda failure: failure.key, default=None)
+        self._outcome.failure = min(self._failures, key=order_in_job, default=None)
         return self._outcome
 
     def _show_start(self) -> None:

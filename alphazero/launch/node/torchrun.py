@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import LaunchError, LostConnectionError
 from alphazero.base.log import error_line
 from alphazero.base.text import escaped
-from alphazero.launch.blame import FAILURE_VARIABLE, Failure, failure_of, first_failure
+from alphazero.launch.blame import FAILURE_VARIABLE, failure_of, first_failure
 from alphazero.launch.node.host_link import LostNode, tell_nodes, watch_nodes
 from alphazero.launch.node.meeting import MeetingPoint, Participant
 from alphazero.launch.node.meeting import meet as meet_nodes
@@ -34,7 +34,7 @@ from alphazero.machine.machine import (
     machine_identity,
     names_loopback,
 )
-from alphazero.run.rank import OUTPUT_VARIABLE, end_process, write_record
+from alphazero.run.rank import OUTPUT_VARIABLE, Failure, end_process, write_record
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure

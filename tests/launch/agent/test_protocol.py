@@ -15,11 +15,10 @@ from alphazero.launch.agent.protocol import (
     encode,
     encode_plan,
 )
-from alphazero.launch.blame import Failure
 from alphazero.launch.plan.launch_plan import Command, HostPlan, LaunchPlan, Remote, SshOptions, Variable
 from alphazero.machine.machine import Machine
 from alphazero.machine.nvml import Device
-from alphazero.run.rank import Phase
+from alphazero.run.rank import Failure, Phase
 from alphazero.run.rank_watch import RankState
 
 MESSAGES = [

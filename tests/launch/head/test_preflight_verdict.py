@@ -2,10 +2,10 @@
 
 import pytest
 
-from alphazero.launch.blame import Failure
 from alphazero.launch.head.attempt import StartOutcome
 from alphazero.launch.head.preflight_verdict import PreflightVerdict, judge
 from alphazero.launch.plan.launch_plan import HostPlan, LaunchPlan, Remote
+from alphazero.run.rank import Failure
 
 HOSTS = (HostPlan(Remote("gpu-1"), "gpu-1", 2), HostPlan(Remote("gpu-2"), "gpu-2", 1))
 PLAN = LaunchPlan(HOSTS, "cuda", "gpu-1", 12355)

@@ -15,9 +15,9 @@ from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from alphazero.base.errors import PortInUseError
-from alphazero.launch.blame import FAILURE_VARIABLE, Failure
+from alphazero.launch.blame import FAILURE_VARIABLE
 from alphazero.launch.node.torchrun import AGENT_LOGGER, is_news, refuse, report
-from alphazero.run.rank import OUTPUT_VARIABLE, read_record
+from alphazero.run.rank import OUTPUT_VARIABLE, Failure, read_record
 from tests.support.jobs.jobs import free_port
 from tests.support.paths import REPOSITORY
 
@@ -33,7 +33,7 @@ def accounts(tmp_path: Path) -> Callable[..., dict[str, str]]:
 
     def write(**kinds: tuple[str, float]) -> dict[str, str]:
         for name, (kind, at_s) in kinds.items():
-            fields = {"kind": kind, "ranks": [], "text": "why", "status": 1, "at_s": at_s}
+            fields = {"kind": kind, "ranks": [], "cause": "why", "status": 1, "at": at_s}
             (tmp_path / f"{name.removeprefix('rank')}.account.json").write_text(json.dumps(fields))
         return {OUTPUT_VARIABLE: str(tmp_path)}
 
