@@ -144,10 +144,11 @@ class _Reader:
         try:
             line = json.loads(text)
             kind, step = line.pop("kind"), float(line.pop("step"))
-            if not isinstance(kind, str) or not _is_step(step):
+            if not isinstance(kind, str) or not (0 <= step <= MOST_STEPS and step.is_integer()):
                 raise ValueError("no step")
             if kind in _TEXT_KINDS:
-                self.alarms.append(_alarm(int(step), line))
+                words = (str(line.get(name, ""))[:LONGEST_TEXT] for name in ("cause", "text", "advice"))
+                self.alarms.append(AlarmLine(int(step), *words))
                 return
             # Text beside the figures is ignored; a figure that is no number spoils the line.
             row = {name: float(value) for name, value in line.items() if not isinstance(value, str)}
@@ -176,13 +177,3 @@ def _newest(columns: Mapping[str, array[float]]) -> Lines:
     for name, column in joined.items():
         column[: len(columns[name])] = columns[name]
     return Lines(unique, {name: column[chosen] for name, column in joined.items()})
-
-
-def _is_step(value: float) -> bool:
-    """Whether it is a whole number that a step can have. Other lines are damage."""
-    return 0 <= value <= MOST_STEPS and value.is_integer()
-
-
-def _alarm(step: int, line: Mapping[str, object]) -> AlarmLine:
-    words = (str(line.get(name, ""))[:LONGEST_TEXT] for name in ("cause", "text", "advice"))
-    return AlarmLine(step, *words)

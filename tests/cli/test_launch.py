@@ -94,7 +94,7 @@ def test_a_port_in_use_is_an_error_that_suggests_another(
         server.listen()
         port = server.getsockname()[1]
         assert main(["launch", "--master-port", str(port)]) == 2
-        assert f"--master-port {port}: is in use here" in capsys.readouterr().err
+        assert f"port {port} is in use; expected a free one" in capsys.readouterr().err
         # Nothing would start, so nothing fails.
         assert main(["launch", "--master-port", str(port), "--dry-run"]) == 0
         said = capsys.readouterr()

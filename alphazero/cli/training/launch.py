@@ -55,12 +55,6 @@ PASSES_ON_UNKNOWN_FLAGS = True
 TRAIN_SCRIPT = CHECKOUT / "train_distributed.py"
 PROGRAM = (str(TRAIN_SCRIPT),) if TRAIN_SCRIPT.is_file() else (START, "train")
 NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
-# What --precision auto becomes, by the plan's device.
-AUTO_PRECISION = {
-    "cpu": ": bf16 where the processors are fast at it, else fp32",
-    "cuda": ": bf16 where all GPUs of the job have it, else fp16",
-    "auto": ": chosen when the hosts have counted their devices",
-}
 # Of a preset, where the user names no file of settings; each is read once.
 ReadSettings = Callable[[str], Config]
 
@@ -76,9 +70,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_device_flag(group, "auto: GPUs where there are some")
     group.add_argument(
         "--node-rank",
-        type=_node_rank,
+        type=whole(0, MOST_NODES - 1),
         metavar="R",
-        help="start only this machine's part: its number, from 0 to N-1 (auto: its place in the hostfile)",
+        help="start only this machine's part: its number, from 0 to N-1",
     )
     add_ssh_flags(group)
     group.add_argument(
@@ -92,10 +86,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--dry-run", action="store_true", help="print the commands with their environment, start nothing"
     )
-
-
-def _node_rank(text: str) -> int | str:
-    return text if text == "auto" else whole(0, MOST_NODES - 1)(text)
 
 
 def cpu_ranks_for(num_cores: int, config: Config, resumed: Resumed | None) -> int:
@@ -136,9 +126,7 @@ def check_batches(plan: LaunchPlan, config: Config, resumed: Resumed | None) -> 
     named = config.training.micro_batch_size
     saved = resumed.sizes if resumed else None
     config = resumed.kept(config) if resumed else config
-    precision = config.training.precision
-    shown = [f"precision {precision}{AUTO_PRECISION[plan.device] if precision == 'auto' else ''}"]
-    shown += decided(config)
+    shown = [f"precision {config.training.precision}", *decided(config)]
     if not all(plan.ranks):  # known when the hosts have counted their devices
         return [f"batch {config.training.batch_size} over as many ranks as the hosts have devices", *shown]
     weights = [host.weight for host in plan.hosts for _ in range(host.num_ranks or 0)]
@@ -177,9 +165,6 @@ def run(args: argparse.Namespace) -> int:
         request,
         machine,
         os.environ,
-        # With --dry-run nothing would listen: see the notice below.
-        (lambda port: True) if args.dry_run else machines.port_is_free,
-        machines.find_free_port,
         read_cluster(trainer.config),
         # --dry-run asks no name server.
         (lambda name: ()) if args.dry_run else machines.addresses_of,
@@ -208,8 +193,7 @@ def run(args: argparse.Namespace) -> int:
         for line in (*plan.notices, *notices, *settled, *(() if continued else train.chosen_lines(config))):
             say(line)
         if not plan.is_head and plan.node_rank == 0 and not machines.port_is_free(plan.master_port):
-            is_fixed = plan.port_is_chosen or plan.num_nodes > 1
-            fate = "refuse it" if is_fixed else "take another one"
+            fate = "refuse it" if plan.port_is_chosen else "take another one"
             say(f"port {plan.master_port} is in use here now: a start would {fate}")
         for line in dry_run_lines(plan, (*PROGRAM, *arguments)):
             print(line)

@@ -1,4 +1,4 @@
-"""The host comparison before a job starts: all hosts' probes side by side, one line per failure, a table."""
+"""The host comparison before a job starts: all hosts' probes side by side, one line per failure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from alphazero.base.records import from_output, to_json
 from alphazero.base.text import last_line
-from alphazero.base.text import table as aligned
 from alphazero.launch.head import probe as probes
 from alphazero.launch.head.probe import HostFault, Probe, Question
 from alphazero.launch.head.remote import (
@@ -170,19 +169,3 @@ def _faults_beside(one: Examined, probe: Probe, answers: list[tuple[str, Probe]]
             yield HostFault(f"{name} {found}; expected {wanted} as on {first}")
     if probe.commit != reference.commit:
         yield HostFault(f"alphazero commit {probe.commit}; expected {reference.commit} as on {first}")
-
-
-def table(examined: Sequence[Examined]) -> list[str]:
-    """The hosts in columns."""
-    rows: list[tuple[str, ...]] = [
-        ("host", "slots", "GPUs", "cores", "torch", "deepspeed", "commit", "verdict")
-    ]
-    for one in examined:
-        cells: tuple[str, ...] = ("-",) * 5
-        if probe := one.probe:
-            counts = str(len(probe.visible)), str(probe.machine.num_cores)
-            packages = probe.versions["torch"], probe.versions["deepspeed"]
-            cells = (*counts, *packages, probe.commit)
-        verdict = "FAILED" if not one.is_fit else "warning" if one.faults else "ok"
-        rows.append((one.name, str(one.host.num_ranks or "all"), *cells, verdict))
-    return aligned(rows)

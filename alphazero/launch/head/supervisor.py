@@ -18,7 +18,7 @@ from alphazero.launch.agent.processes import SignalInbox
 from alphazero.launch.agent.protocol import Output
 from alphazero.launch.head import preflight_verdict
 from alphazero.launch.head.attempt import Attempt, StartOutcome
-from alphazero.launch.head.compare import Examined, examine, job_device, table
+from alphazero.launch.head.compare import Examined, examine, job_device
 from alphazero.launch.head.lines import banner
 from alphazero.launch.head.preflight_verdict import PreflightVerdict
 from alphazero.launch.head.probe import Question
@@ -260,7 +260,7 @@ class Supervisor:
             examined = examine(hosts, question)
             if job.sync_data and self._send_data(examined, question):
                 examined = examine(hosts, question)
-            fit = self._judge(examined, is_restart)
+            fit = self._judge(examined)
             if fit is None:
                 return None
             if len(fit) == len(hosts):
@@ -303,12 +303,9 @@ class Supervisor:
                 self._say(f"{remote.name}: sent {size / (1 << 20):.1f} MiB of data")
         return bool(lacking)
 
-    def _judge(self, examined: Sequence[Examined], is_restart: bool) -> list[Examined] | None:
+    def _judge(self, examined: Sequence[Examined]) -> list[Examined] | None:
         """The hosts to use, None where they are too few; prints what was found."""
         job, num_hosts = self._job, len(self._job.plan.started)
-        if len(examined) > 1 and not is_restart:
-            for line in table(examined):
-                self._say(line)
         for one in examined:
             for fault in one.faults:
                 self._say(f"{'error' if fault.is_failure else 'warning'}: {one.name}: {fault.text}")

@@ -144,19 +144,14 @@ def meet(args: argparse.Namespace) -> tuple[socket.socket | None, dict[str, sock
 
     Raises LaunchError where nodes do not come or do not fit, PortInUseError where the port is taken.
     """
-    listener = _listen(args) if args.node_rank == 0 else None
+    listener = listen_on(args.master_addr, args.master_port) if args.node_rank == 0 else None
+    if listener and is_everywhere(listener):
+        _say(f"{args.master_addr} is no address of this machine: listening on all of them")
     own = Participant(args.node_rank, args.nnodes, socket.gethostname(), machine_identity())
     is_local = names_loopback(args.master_addr)
     interface = os.environ.get("GLOO_SOCKET_IFNAME", "")
     point = MeetingPoint(args.master_addr, args.master_port, same_machine=is_local, interface=interface)
     return listener, meet_nodes(own, point, args.start_timeout, _say, listener)
-
-
-def _listen(args: argparse.Namespace) -> socket.socket:
-    listener = listen_on(args.master_addr, args.master_port)
-    if is_everywhere(listener):
-        _say(f"{args.master_addr} is no address of this machine: listening on all of them")
-    return listener
 
 
 def _say(text: str) -> None:

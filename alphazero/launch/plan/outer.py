@@ -172,10 +172,6 @@ def _number(environment: Mapping[str, str], name: str) -> int:
     return int(text)
 
 
-def _number_if_set(environment: Mapping[str, str], name: str) -> int | None:
-    return _number(environment, name) if environment.get(name) else None
-
-
 # Size, rank, processes on this machine and the number among those, of Open MPI and the Hydra family
 # (MPICH, MVAPICH, Intel MPI).
 MPI_VARIABLES = (
@@ -223,8 +219,8 @@ def read_outer(environment: Mapping[str, str]) -> OuterLauncher:
         nodes = _number_claim(environment, size)
         if nodes.value < 2:
             continue
-        here = _number_if_set(environment, local_size)
-        if here is not None and here > 1:
+        here = _number(environment, local_size) if environment.get(local_size) else 1
+        if here > 1:
             raise LaunchError(
                 f"{local_size}={here}: another launcher has started this one {here} times on this machine; "
                 f"expected it once per machine, or `alphazero train` (or unset {size} if it is a leftover)"

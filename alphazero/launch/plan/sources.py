@@ -25,13 +25,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class LaunchRequest(ClusterConfig):
-    """The flags of the command line, None where a flag was not given.
-
-    node_rank: "auto" for this machine's line of the hostfile.
-    """
+    """The flags of the command line, None where a flag was not given."""
 
     device: str = "auto"
-    node_rank: int | str | None = None
+    node_rank: int | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,12 @@ def read_sources(
         slurm = None
     if slurm is not None and slurm.in_step:
         outer = OuterLauncher(master_addr=outer.master_addr)
-    hosts, origin = _read_hosts(request, file)
+    hosts: tuple[Host, ...] = ()
+    origin = ""
+    if request.hostfile is not None:
+        hosts, origin = read_hostfile(Path(request.hostfile)), f"--hostfile {request.hostfile}"
+    elif file.config.hostfile is not None:
+        hosts, origin = read_hostfile(Path(file.config.hostfile)), file.shown("hostfile")
     include, exclude = request.include, request.exclude
     if include is None and exclude is None:
         include, exclude = file.config.include, file.config.exclude
@@ -92,15 +94,6 @@ def read_sources(
     if include is None and exclude is None:
         chosen = chosen[: request.nodes]  # the first ones, as DeepSpeed's launcher takes them
     return Sources(request, file, chosen, origin, slurm, outer, machine)
-
-
-def _read_hosts(request: LaunchRequest, file: ClusterFile) -> tuple[tuple[Host, ...], str]:
-    """The hosts of --hostfile, else of that in [cluster], and what messages call the list."""
-    if request.hostfile is not None:
-        return read_hostfile(Path(request.hostfile)), f"--hostfile {request.hostfile}"
-    if "hostfile" in file.places:
-        return read_hostfile(Path(file.config.hostfile or "")), file.shown("hostfile")
-    return (), ""
 
 
 def agreed(claims: Sequence[SettingClaim[T]]) -> SettingClaim[T] | None:
@@ -153,9 +146,6 @@ def refuse_loopback(
     )
 
 
-AUTO_RANK = "auto"
-
-
 def choose_role(sources: Sources, nodes: SettingClaim[int]) -> tuple[str, int | None]:
     """What this process does, and which node of the job this machine is (None: no part of it)."""
     request, slurm = sources.request, sources.slurm
@@ -166,9 +156,7 @@ def choose_role(sources: Sources, nodes: SettingClaim[int]) -> tuple[str, int | 
     if request.launcher == "slurm" and sources.chosen:
         raise LaunchError(f"--launcher slurm contradicts {sources.origin}: expected one of the two")
     claims: list[SettingClaim[int]] = []
-    if request.node_rank == AUTO_RANK:
-        claims.append(SettingClaim(_own_line(sources), "--node-rank auto"))
-    elif isinstance(request.node_rank, int):
+    if request.node_rank is not None:
         claims.append(SettingClaim(request.node_rank, f"--node-rank {request.node_rank}"))
     if slurm is not None and slurm.node_rank is not None:
         claims.append(SettingClaim(slurm.node_rank, f"SLURM_NODEID={slurm.node_rank}"))
@@ -194,8 +182,9 @@ def choose_role(sources: Sources, nodes: SettingClaim[int]) -> tuple[str, int | 
 
 def _role_of_hostfile(sources: Sources) -> tuple[str, int | None]:
     """The head of a job over the hosts of a list; the job itself where they are this machine alone."""
-    own = _own_places(sources)
-    if len(sources.chosen) == 1:
+    hosts, machine = sources.chosen, sources.machine
+    own = [rank for rank, host in enumerate(hosts) if is_this_machine(host.address, machine)]
+    if len(hosts) == 1:
         return (LOCAL, 0) if own else (HEAD, None)
     for host in sources.chosen:
         if names_loopback(host.address):
@@ -207,24 +196,3 @@ def _role_of_hostfile(sources: Sources) -> tuple[str, int | None]:
         names = " and ".join(sources.chosen[rank].address for rank in own)
         raise LaunchError(f"{sources.origin}: {names} are both this machine; expected each machine once")
     return HEAD, own[0] if own else None
-
-
-def _own_places(sources: Sources) -> list[int]:
-    """The places of this machine in the list."""
-    hosts, machine = sources.chosen, sources.machine
-    return [rank for rank, host in enumerate(hosts) if is_this_machine(host.address, machine)]
-
-
-def _own_line(sources: Sources) -> int:
-    """Which host of the list this machine is."""
-    if not sources.chosen:
-        raise LaunchError("--node-rank auto: expected --hostfile beside it, which names this machine")
-    machine, own = sources.machine, _own_places(sources)
-    if len(own) != 1:
-        addresses = ", ".join(outward_addresses(machine.addresses))
-        found = "does not name" if not own else f"names {len(own)} times"
-        raise LaunchError(
-            f"--node-rank auto: {sources.origin} {found} this machine ({machine.host_name}, {addresses}); "
-            "expected it once, or --node-rank R"
-        )
-    return own[0]
