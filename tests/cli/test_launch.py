@@ -70,7 +70,6 @@ def test_the_device_is_told_to_the_trainer_where_it_was_asked_for(capsys: pytest
         (["--nodes", "2"], "--nodes 2: expected --node-rank beside it, 0 to 1"),
         (["--node-rank", "first"], "--node-rank: 'first': expected a whole number"),
         (["--elastic", "1:4"], "--elastic: no flag of this program; expected --hostfile FILE"),
-        (["--interface", "none0"], "--interface none0: is not here; expected one of"),
         (["--ssh-config", "none", "--dry-run"], "--ssh-config none: no such file"),
         (["--ssh-port", "0", "--dry-run"], "--ssh-port: '0': expected a whole number from 1 to 65535"),
         (["--launcher", "mpi"], "--launcher: 'mpi': expected one of auto, torchrun"),

@@ -181,9 +181,6 @@ def run(args: argparse.Namespace) -> int:
     if continued and plan.node_rank == 0:
         train.check_resumed(config, continued)
     settled = check_batches(plan, config, continued)
-    names = list(dict.fromkeys(name for name, _ in machine.addresses))
-    if not plan.is_head and plan.interface and plan.interface not in names:
-        raise LaunchError(f"--interface {plan.interface}: is not here; expected one of {', '.join(names)}")
     if plan.node_rank == 0:
         require_wandb(config.run)
     notices = train.unread_variables(os.environ)
@@ -217,10 +214,6 @@ def _start(
         raise LaunchError(
             f"{sys.executable}: has no {', '.join(missing)}; expected `make setup` in {CHECKOUT}"
         )
-    if plan.is_by_hand and not plan.interface:
-        assert plan.own.machine is not None
-        # An error where the name does not resolve.
-        machines.interface_towards(plan.master_addr, plan.own.machine.addresses)
     preset_of = {"cuda": train.GPU_PRESET, "cpu": train.CPU_PRESET}
     job = Supervision(
         plan=dataclasses.replace(plan, directory=str(Path.cwd())),

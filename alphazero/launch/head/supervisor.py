@@ -173,7 +173,7 @@ class Supervisor:
 
     def _wait(self, num_restarts: int) -> bool:
         """The pause before a restart; False if a signal asks for the end meanwhile."""
-        delay_s = min(LONGEST_DELAY_S, self._job.first_delay_s * 2**num_restarts)
+        delay_s = min(LONGEST_DELAY_S, self._job.first_delay_s * 2 ** min(num_restarts, 5))
         self._say(f"restart {num_restarts} of {self._job.plan.max_restarts} in {delay_s:.0f} s")
         deadline = time.monotonic() + delay_s
         while time.monotonic() < deadline:
