@@ -277,8 +277,6 @@ def prune(directory: Path, keep: int, *, dry_run: bool = False) -> list[Path]:
 def remove(path: Path) -> None:
     """Remove a checkpoint; killed half-way, what is left does not look like one."""
     trash = path.with_name(f".{path.name}.removed.tmp")
-    if trash.exists() and _are_remains(trash):
-        shutil.rmtree(trash, ignore_errors=True)
     path.rename(trash)
     fsync_directory(path.parent)
     shutil.rmtree(trash, ignore_errors=True)

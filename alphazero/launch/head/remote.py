@@ -40,23 +40,10 @@ SSH = (
 SRUN = ("srun", "--nodes=1", "--ntasks=1", "--overlap", "--cpu-bind=none", "--kill-on-bad-exit=1")
 # What srun would read as its options, from the options of the batch script: each is for many tasks.
 SRUN_REMOVED = (
-    "SLURM_NTASKS",
-    "SLURM_NPROCS",
-    "SLURM_NTASKS_PER_NODE",
-    "SLURM_NTASKS_PER_GPU",
-    "SLURM_NTASKS_PER_SOCKET",
-    "SLURM_NTASKS_PER_CORE",
-    "SLURM_NTASKS_PER_TRES",
-    "SLURM_TASKS_PER_NODE",
-    "SLURM_CPUS_PER_TASK",
-    "SRUN_CPUS_PER_TASK",
-    "SLURM_CPUS_PER_GPU",
-    "SLURM_GPUS_PER_TASK",
-    "SLURM_GPU_BIND",
-    "SLURM_CPU_BIND",
-    "SLURM_DISTRIBUTION",
-    "SLURM_EXACT",
-    "SLURM_HINT",
+    *("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE"),
+    *("SLURM_NTASKS_PER_GPU", "SLURM_NTASKS_PER_SOCKET", "SLURM_NTASKS_PER_CORE", "SLURM_NTASKS_PER_TRES"),
+    *("SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_CPUS_PER_GPU", "SLURM_GPUS_PER_TASK"),
+    *("SLURM_GPU_BIND", "SLURM_CPU_BIND", "SLURM_DISTRIBUTION", "SLURM_EXACT", "SLURM_HINT"),
 )
 
 

@@ -37,16 +37,7 @@ MOST_PORT_CHANGES = 5  # ports are taken as fast as they are chosen: better to r
 MISTAKE = 2  # the exit status of an AlphaZeroError: starting again does not mend it
 # What ranks on other hosts get of the head's environment; all else there is that host's own.
 PASSED_ON = (
-    "NCCL_",
-    "GLOO_",
-    "TORCH_",
-    "OMP_",
-    "MKL_",
-    "DS_",
-    "WANDB_",
-    "PYTORCH_",
-    "CUBLAS_",
-    "ALPHAZERO_",
+    *("NCCL_", "GLOO_", "TORCH_", "PYTORCH_", "OMP_", "MKL_", "CUBLAS_", "DS_", "WANDB_", "ALPHAZERO_"),
     "ACCELERATE_",
 )
 
