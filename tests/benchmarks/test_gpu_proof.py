@@ -100,6 +100,7 @@ def test_tests_run_side_by_side_but_for_the_one_that_wants_to_be_alone(tmp_path)
     )
 
 
+@pytest.mark.slow
 def test_the_report_has_every_test_in_order_of_importance_with_its_outcome(report):
     names = [name.split("::")[-1] for name in report["tests"]]
     assert names == ["test_early", "test_that_fails", "test_too_long", "test_of_a_package", "test_late"]

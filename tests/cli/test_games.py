@@ -224,7 +224,7 @@ def test_games_of_openspiel_have_no_faults_and_no_notes_but_on_positions_that_lo
 ) -> None:
     pytest.importorskip("pyspiel", reason="OpenSpiel is not installed (pip install open_spiel)")
     rules = rules_of(read_game("--game", f"openspiel:{name}"))
-    notes = notes_of(rules, check(rules, 300, 1, 2.0))
+    notes = notes_of(rules, check(rules, 300, 1, 0.7))
     assert all(
         note.startswith(("observation_tensor: two positions look", "is_terminal: no game has"))
         for note in notes

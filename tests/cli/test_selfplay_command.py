@@ -151,6 +151,7 @@ def test_a_process_that_is_killed_is_named_and_the_games_of_both_are_kept(weight
     assert not psutil.pid_exists(workers[0].pid)
 
 
+@pytest.mark.slow
 def test_the_processes_of_a_killed_command_end_with_it(weights, tmp_path) -> None:
     with many_games(weights, tmp_path / "games") as process:
         workers = workers_of(process, tmp_path / "games")

@@ -106,6 +106,7 @@ time.time = set_time
 """
 
 
+@pytest.mark.slow
 def test_clocks_that_are_set_end_nothing_and_a_hang_is_still_found(start, tmp_path):
     """Those of all hosts, in every process of the job: back by a minute, on by an hour, back again."""
     ahead_s = tmp_path / "ahead_s"

@@ -106,6 +106,7 @@ def test_every_first_move_has_the_value_of_openspiel_s_search(minimax: Any, game
         assert values == [-1, -1, 1, 1, 1, 1, 1, -1, -1]  # the first player wins, by the middle for one
 
 
+@pytest.mark.slow
 def test_the_first_player_wins_hex_on_four_by_four() -> None:
     found = rules("openspiel:hex(board_size=4)")
     assert ExactSearch(found)(moved(found, 3)) == 1

@@ -105,7 +105,12 @@ def test_readyok_is_told_before_the_end(command: list[str], script: str) -> None
 
 
 @pytest.mark.parametrize(
-    "game", ["tictactoe", "openspiel:breakthrough(rows=5,columns=5)", f"{REPOSITORY}/examples/nim.py:Nim"]
+    "game",
+    [
+        "tictactoe",
+        pytest.param("openspiel:breakthrough(rows=5,columns=5)", marks=pytest.mark.slow),
+        pytest.param(f"{REPOSITORY}/examples/nim.py:Nim", marks=pytest.mark.slow),
+    ],
 )
 def test_a_script_in_another_game(game: str, tmp_path: Path) -> None:
     if game.startswith("openspiel"):

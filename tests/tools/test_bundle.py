@@ -150,6 +150,7 @@ def test_what_the_lock_has_not_is_listed(bundle):
     assert line.endswith(": nvidia_made_up-1.0-py3-none-any.whl, torch-9.0-py3-none-any.whl")
 
 
+@pytest.mark.slow
 def test_the_packages_of_the_interpreter_are_used_where_that_is_asked_for_and_a_locked_source_is_built(
     bundle,
 ):

@@ -138,7 +138,9 @@ def signal_everything_below(job: Launch, number: int) -> list[int]:
     return [process.pid for process in processes]
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 138)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGUSR1, 138), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
+)
 def test_a_signal_to_every_process_is_a_request_to_stop_and_no_failure(launch, number, status):
     job = launch("run", "run")
     job.wait_for_ranks()

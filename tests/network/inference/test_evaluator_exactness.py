@@ -96,7 +96,7 @@ def check_shape(name: str, precision: str, batch_sizes: tuple[int, ...]) -> None
 @pytest.mark.parametrize("name", SHAPES)
 def test_company_place_padding_and_threads_change_no_bit(name, precision):
     """One batch size for all of one run is promised; that even another changes nothing is welcome."""
-    check_shape(name, precision, (16, 64))
+    check_shape(name, precision, (16,) if precision == "bf16" else (16, 64))  # bf16 is slow on most CPUs
 
 
 @pytest.mark.slow

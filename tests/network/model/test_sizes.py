@@ -86,7 +86,8 @@ def test_a_known_tower_has_the_operations_that_are_published_for_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("preset", "millions", "of_lc0"), [("chess_bt3", 99.3, 105.5), ("chess_bt4", 161.6, 191.3)]
+    ("preset", "millions", "of_lc0"),
+    [pytest.param("chess_bt3", 99.3, 105.5, marks=pytest.mark.slow), ("chess_bt4", 161.6, 191.3)],
 )
 def test_presets_of_lc0s_networks_lack_its_further_heads_and_wide_embedding(
     preset: str, millions: float, of_lc0: float

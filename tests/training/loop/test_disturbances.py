@@ -16,7 +16,9 @@ def losses(directory):
     return {line["step"]: line["loss"] for line in step_lines(directory)}
 
 
-@pytest.mark.parametrize(("ranks", "stage", "where"), [(1, 0, "memory"), (2, 1, "backward")])
+@pytest.mark.parametrize(
+    ("ranks", "stage", "where"), [pytest.param(1, 0, "memory", marks=pytest.mark.slow), (2, 1, "backward")]
+)
 def test_memory_that_runs_out_is_answered_by_smaller_micro_batches(
     zygote, tmp_path, random_store, monkeypatch, ranks, stage, where
 ):
@@ -67,7 +69,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_leaves_no_trace(
     assert json.loads(after("state.json").read_text())["skipped_steps"] == 3
 
 
-@pytest.mark.parametrize("told_late", ["", "1"])
+@pytest.mark.parametrize("told_late", ["1", pytest.param("", marks=pytest.mark.slow)])
 def test_after_too_many_bad_steps_the_last_checkpoint_is_taken_up_with_other_positions(
     zygote, tmp_path, random_store, monkeypatch, told_late
 ):
@@ -100,7 +102,7 @@ def test_a_run_that_stays_bad_ends_with_a_line_and_its_last_checkpoint(
     assert (tmp_path / "runs/job/checkpoints/latest").read_text() == "step-00000004\n"
 
 
-@pytest.mark.parametrize("weights", ["2,1", "0.2,1.8"])
+@pytest.mark.parametrize("weights", ["0.2,1.8", pytest.param("2,1", marks=pytest.mark.slow)])
 def test_unlike_hosts_share_the_batch_by_weight_and_train_the_same(
     zygote, tmp_path, random_store, monkeypatch, weights
 ):

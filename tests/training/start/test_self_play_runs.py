@@ -153,6 +153,7 @@ def test_going_on_from_an_older_checkpoint_sets_the_newer_games_aside(zygote, tm
     assert not list((tmp_path / RUN / "games" / "set-aside").iterdir())
 
 
+@pytest.mark.slow
 def test_a_gate_decides_alike_on_other_ranks_and_after_a_kill(zygote, tmp_path) -> None:
     gate = ("--gate-games", "6", "--gate-score", "0.6", "--learning-rate", "0.02")
     output = run(zygote, tmp_path / "two", 2, *gate)
