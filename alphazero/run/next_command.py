@@ -49,11 +49,6 @@ def continuing(words: Sequence[str], run_name: str, *more: str) -> str:
     return shlex.join([*kept, "--run-name", run_name, *more])
 
 
-def afresh(words: Sequence[str], run_name: str) -> str:
-    """The command that starts the run again, in a directory beside it."""
-    return continuing(words, run_name, "--fresh-start")
-
-
 def uses_of(weights: str, measured_by: str, rules: Sequence[str] = ()) -> list[tuple[str, str]]:
     """What a network is good for, and the command.
 

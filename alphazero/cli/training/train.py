@@ -132,9 +132,16 @@ def run(args: argparse.Namespace) -> int:
         return _train(args)
     task = read_task(os.environ)
     is_of_task = task is not None and args.world_size == task.world_size
-    if args.world_size and args.world_size > 1 and not is_of_task:
-        return _launch_here(args.world_size)
-    return _train(args, task)
+    if not args.world_size or args.world_size == 1 or is_of_task:
+        return _train(args, task)
+    # The launcher starts the ranks of this machine, with this command's own arguments, typed as `alphazero
+    # train ...` or as `train_distributed.py ...`.
+    typed = sys.argv[2:] if sys.argv[1:2] == ["train"] else sys.argv[1:]
+    os.environ[COMMAND_VARIABLE] = json.dumps(typed_command(sys.argv, os.environ))
+    typed = build_parser("train").with_dashes(typed)
+    for flag in WORLD_SIZE_FLAGS:
+        typed = without(typed, flag)
+    return run_command(["launch", "--gpus", str(args.world_size), *typed])
 
 
 def read_settings(args: argparse.Namespace, default_preset: str) -> Config:
@@ -243,17 +250,6 @@ def deepspeed_config_file(args: argparse.Namespace) -> str:
     return str(args.deepspeed_config or args.deepspeed or os.environ.get(CONFIG_FILE, ""))
 
 
-def _launch_here(world_size: int) -> int:
-    """Start the ranks of this machine through the launcher, with this command's own arguments."""
-    # Typed as `alphazero train ...` or as `train_distributed.py ...`.
-    typed = sys.argv[2:] if sys.argv[1:2] == ["train"] else sys.argv[1:]
-    os.environ[COMMAND_VARIABLE] = json.dumps(typed_command(sys.argv, os.environ))
-    typed = build_parser("train").with_dashes(typed)
-    for flag in WORLD_SIZE_FLAGS:
-        typed = without(typed, flag)
-    return run_command(["launch", "--gpus", str(world_size), *typed])
-
-
 def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
     if task is not None:  # nothing above the ranks brings them together
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # torch's own retries are no news
@@ -324,16 +320,12 @@ def _of_task(task: TaskRank, args: argparse.Namespace, environment: Mapping[str,
         )
     if task.local_world_size < task.world_size and task.rank == 0:
         refuse_loopback(address, machines.look_at_this_machine(device="cpu"), machines.addresses_of)
-    return {**_interfaces(address, environment), **task.variables(address, port)}
-
-
-def _interfaces(master_addr: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """What gloo and NCCL talk over: the interface on the route to the master."""
     interface = "lo"
-    if not machines.names_loopback(master_addr):
-        interface = machines.interface_towards(master_addr, machines.list_addresses())
+    if not machines.names_loopback(address):
+        interface = machines.interface_towards(address, machines.list_addresses())
     names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
-    return {name: environment.get(name, interface) for name in names if interface}
+    own = {name: environment.get(name, interface) for name in names if interface}
+    return {**own, **task.variables(address, port)}
 
 
 def _command(task: TaskRank | None) -> tuple[str, ...]:

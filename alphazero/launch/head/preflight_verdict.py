@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from alphazero.base.errors import ERRORS_BY_KIND
-from alphazero.launch.agent.protocol import Output
 from alphazero.launch.head.attempt import StartOutcome
 from alphazero.launch.plan import programs
 from alphazero.launch.plan.launch_plan import LaunchPlan
@@ -14,7 +13,6 @@ from alphazero.run.rank_watch import Limits
 LOG_DIRECTORY = "preflight"  # of the run directory: its logs are not the job's
 # Stages of the preflight have separate limits, which name who is behind; this one is for all of it.
 LIMITS = Limits(start_s=240.0)
-OUR_LINE = "alphazero: "
 
 
 @dataclass(frozen=True)
@@ -33,12 +31,6 @@ class PreflightVerdict:
 def program(plan: LaunchPlan) -> tuple[str, ...]:
     """The preflight and its arguments."""
     return (*programs.words_of(programs.PREFLIGHT), "--device", plan.device)
-
-
-def own_lines(output: Output) -> list[str]:
-    """What a program of ours says in its output, without its name."""
-    lines = output.text.splitlines()
-    return [line.removeprefix(OUR_LINE) for line in lines if line.startswith(OUR_LINE)]
 
 
 def judge(outcome: StartOutcome, plan: LaunchPlan) -> PreflightVerdict:

@@ -127,17 +127,15 @@ def run_everywhere(
                     time.sleep(GLANCE_S)
             finally:
                 kill_group(process)
-            return Answer(remote, process.returncode, *(_text_of(file) for file in (output, errors)))
+            for file in (output, errors):
+                file.seek(0)
+            texts = (file.read().decode(errors="replace") for file in (output, errors))
+            return Answer(remote, process.returncode, *texts)
 
     if not remotes:
         return []
     with ThreadPoolExecutor(min(len(remotes), MAX_PARALLEL)) as pool:
         return list(pool.map(ask, remotes, inputs))
-
-
-def _text_of(file: BinaryIO) -> str:
-    file.seek(0)
-    return file.read().decode(errors="replace")
 
 
 def in_memory(text: str = "") -> BinaryIO:

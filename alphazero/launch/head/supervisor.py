@@ -34,6 +34,7 @@ from alphazero.run.rank import ONE_HEAD_VARIABLE
 FIRST_DELAY_S = 2.0
 LONGEST_DELAY_S = 60.0
 MOST_PORT_CHANGES = 5  # ports are taken as fast as they are chosen: better to report it
+OUR_LINE = "alphazero: "  # how a line of ours begins in the output of a host
 MISTAKE = 2  # the exit status of an AlphaZeroError: starting again does not mend it
 # What ranks on other hosts get of the head's environment; all else there is that host's own.
 PASSED_ON = (
@@ -218,11 +219,10 @@ class Supervisor:
         def take(host: str, output: Output) -> None:
             nonlocal has_begun
             has_begun = has_begun or output.rank is not None
-            for line in preflight_verdict.own_lines(output):
-                if output.rank == 0:
-                    self._say(line)
-                elif not has_begun:  # nodes that wait for each other say why
-                    self._say(f"preflight: {host}: {line}")
+            who = "" if output.rank == 0 else f"preflight: {host}: "  # nodes that wait for each other say why
+            for line in output.text.splitlines() if output.rank == 0 or not has_begun else ():
+                if line.startswith(OUR_LINE):
+                    self._say(f"{who}{line.removeprefix(OUR_LINE)}")
 
         outcome = self._attempt(plan, take)
         if self._takes_another_port(outcome, is_restart):

@@ -16,10 +16,9 @@ from alphazero.run.rank_watch import Limits
 
 # What this process does in a job.
 LOCAL = "local"  # the whole job, on this machine alone
-NODE = "node"  # started by hand: this node's part only
+NODE = "node"  # started by hand, or as a task of srun: this node's part only
 HEAD = "head"  # hostfile: starts all hosts from here by ssh
 SLURM = "slurm"  # inside an allocation: one task per node, by srun
-SLURM_TASK = "slurm-task"  # this process is that task: this node's part only
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ class LaunchPlan:
     """The job: its hosts in order of node rank, and everything that its processes must agree on.
 
     device: auto (until the hosts of a head have been asked), cuda or cpu. launcher: torchrun or deepspeed.
-    role: LOCAL, NODE, HEAD, SLURM or SLURM_TASK. node_rank: this machine's, None where it takes no part.
+    role: LOCAL, NODE, HEAD or SLURM. node_rank: this machine's, None where it takes no part.
     notices: what people must know. port_is_chosen: by the user, so that another one will not do. interface:
     "" where each host takes the one on its route to the master. min_nodes: fewest hosts to continue with.
 

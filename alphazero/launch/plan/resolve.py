@@ -18,7 +18,6 @@ from alphazero.launch.plan.launch_plan import (
     HEAD,
     NODE,
     SLURM,
-    SLURM_TASK,
     HostPlan,
     LaunchPlan,
     Remote,
@@ -63,11 +62,12 @@ def resolve(
     hosts = _plan_hosts(sources, counts, role, node_rank, ssh or SshOptions())
     master_addr = _choose_master(sources, nodes, hosts)
     notices: tuple[str, ...] = ()
-    by_person = role == NODE and not sources.chosen and sources.outer.nodes is None
+    is_listed = sources.chosen or sources.slurm is not None or sources.outer.nodes is not None
+    by_person = role == NODE and not is_listed
     if len(hosts) > 1 and by_person and names_loopback(master_addr):  # which means just that
         notices = (f"master {master_addr} is the loopback: all {nodes.value} nodes are on this machine",)
     elif len(hosts) > 1:
-        is_here = role in (NODE, SLURM_TASK) or node_rank == 0
+        is_here = role == NODE or node_rank == 0
         refuse_loopback(master_addr, machine, addresses_of if is_here else lambda name: ())
     port = _choose_port(sources, nodes)
     plan = LaunchPlan(
@@ -80,7 +80,7 @@ def resolve(
         role=role,
         node_rank=node_rank,
         # Machines that are started one by one cannot agree on another one.
-        port_is_chosen=bool(port.text) or (len(hosts) > 1 and role in (NODE, SLURM_TASK)),
+        port_is_chosen=bool(port.text) or (len(hosts) > 1 and role == NODE),
         notices=notices,
         interface=sources.choice("interface", str, ""),
         max_restarts=_choose_restarts(sources, role),
@@ -196,7 +196,7 @@ def _choose_port(sources: Sources, nodes: SettingClaim[int]) -> SettingClaim[int
 
 def _choose_restarts(sources: Sources, role: str) -> int:
     number = sources.choice("max_restarts", int, 0)
-    by_hand = role in (NODE, SLURM_TASK)
+    by_hand = role == NODE
     if number and by_hand and sources.request.max_restarts is not None:
         raise LaunchError(
             f"--max-restarts {number}: all machines start again together; expected --hostfile or a SLURM "

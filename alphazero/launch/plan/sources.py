@@ -15,7 +15,7 @@ from typing import TypeVar
 from alphazero.base.errors import LaunchError
 from alphazero.base.section import flag_of
 from alphazero.launch.plan.hostfile import Host, choose_hosts, read_hostfile
-from alphazero.launch.plan.launch_plan import HEAD, LOCAL, NODE, SLURM, SLURM_TASK
+from alphazero.launch.plan.launch_plan import HEAD, LOCAL, NODE, SLURM
 from alphazero.launch.plan.outer import OuterLauncher, SettingClaim, SlurmJob, read_outer, read_slurm
 from alphazero.machine.machine import Machine, names_link, names_loopback, outward_addresses
 from alphazero.settings.cluster import ClusterConfig, ClusterFile
@@ -166,8 +166,7 @@ def choose_role(sources: Sources, nodes: SettingClaim[int]) -> tuple[str, int | 
     if rank is not None and not 0 <= rank.value < nodes.value:
         raise LaunchError(f"{rank.text}: expected 0 to {nodes.value - 1} ({nodes.text or '--nodes 1'})")
     if rank is not None and nodes.value > 1:
-        by_slurm = slurm is not None and slurm.in_step and not sources.chosen and len(claims) == 1
-        return (SLURM_TASK if by_slurm else NODE), rank.value
+        return NODE, rank.value
     if sources.chosen:
         return _role_of_hostfile(sources)
     if slurm is not None and not slurm.in_step:

@@ -273,7 +273,7 @@ def test_in_an_allocation_srun_starts_the_nodes():
 
 def test_a_task_of_srun_starts_its_node_s_part():
     found = cluster(LaunchRequest(), GPUS, **TASK)
-    assert (found.role, found.node_rank, found.own.num_ranks) == ("slurm-task", 1, 4)
+    assert (found.role, found.node_rank, found.own.num_ranks) == ("node", 1, 4)
     assert (found.master_addr, found.master_port) == ("gpu1", 15077)
     assert cluster(LaunchRequest(gpus=2), GPUS, **TASK).own.num_ranks == 2
 
