@@ -12,7 +12,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard
 
 from alphazero.base.errors import CheckpointError
 from alphazero.base.files import fsync_directory, open_regular, sha256_of, write_json
@@ -185,22 +185,12 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
-def state_in_short(path: Path) -> tuple[str, int, dict[str, float]]:
-    """Precision, number of ranks and figures of the checkpoint at `path`. Raises CheckpointError."""
-    state = read_json(path / STATE)
-    precision, ranks, figures = (
-        state.get("precision", "?"),
-        state.get("world_size", 0),
-        state.get("figures", {}),
-    )
-    for name, value, fits, expected in (
-        ("precision", precision, isinstance(precision, str) and len(precision) < 20, "the name of one"),
-        ("world_size", ranks, is_number(ranks) and type(ranks) is int, "a whole number"),
-        ("figures", figures, isinstance(figures, dict) and all(map(is_number, figures.values())), "numbers"),
-    ):
-        if not fits:
-            raise CheckpointError(f"{path / STATE}: {name} {quoted(value)}: expected {expected}")
-    return precision, cast(int, ranks), figures
+def figures_of(path: Path) -> dict[str, float]:
+    """The figures of the validation at the checkpoint `path`. Raises CheckpointError."""
+    figures = read_json(path / STATE).get("figures", {})
+    if not isinstance(figures, dict) or not all(map(is_number, figures.values())):
+        raise CheckpointError(f"{path / STATE}: figures {quoted(figures)}: expected numbers")
+    return figures
 
 
 def best_of(directory: Path) -> dict[str, tuple[Path, float]]:
@@ -210,7 +200,7 @@ def best_of(directory: Path) -> dict[str, tuple[Path, float]]:
     for path in checkpoints_in(directory):
         try:
             verify(path, hash_files=False)
-            figures = state_in_short(path)[2]
+            figures = figures_of(path)
         except CheckpointError:
             continue
         if rated and rated[0] == path.name:

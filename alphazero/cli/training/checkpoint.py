@@ -84,11 +84,11 @@ def find(path: Path) -> tuple[Path, list[Path]]:
 
 def describe(path: Path, best: list[str], *, hash_files: bool) -> dict[str, Any]:
     """One checkpoint as JSON. fault: "" where it is complete. best: metrics by which it is the best."""
-    fault, precision, world_size = "", "?", 0
+    fault = ""
     figures: dict[str, float] = {}
     try:
         files.verify(path, hash_files=hash_files)
-        precision, world_size, figures = files.state_in_short(path)
+        figures = files.figures_of(path)
     except CheckpointError as error:
         fault = str(error)
     contents = [file for file in path.iterdir() if file.is_file()]
@@ -97,8 +97,6 @@ def describe(path: Path, best: list[str], *, hash_files: bool) -> dict[str, Any]
         "step": files.step_of(path),
         "time_s": path.stat().st_mtime,
         "size_bytes": sum(file.stat().st_size for file in contents),
-        "precision": precision,
-        "world_size": world_size,
         "figures": figures,
         "best": best,
         "fault": fault,
@@ -107,7 +105,7 @@ def describe(path: Path, best: list[str], *, hash_files: bool) -> dict[str, Any]
 
 def to_table(rows: list[dict[str, Any]]) -> str:
     """One line per checkpoint."""
-    lines = [("checkpoint", "saved", "MB", "precision", "ranks", "state")]
+    lines = [("checkpoint", "saved", "MB", "state")]
     for row in rows:
         saved = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["time_s"]))
         state = ["complete"]
@@ -116,5 +114,5 @@ def to_table(rows: list[dict[str, Any]]) -> str:
         if row["best"]:
             state.append(f"best {', '.join(row['best'])}")
         size_mb, fault = f"{row['size_bytes'] / 1e6:.1f}", row["fault"] or "; ".join(state)
-        lines.append((row["name"], saved, size_mb, row["precision"], str(row["world_size"]), fault))
-    return "\n".join(table(lines, "llrlr"))
+        lines.append((row["name"], saved, size_mb, fault))
+    return "\n".join(table(lines, "llr"))
