@@ -17,7 +17,7 @@ from alphazero.base.errors import CheckpointError, ConfigError, LaunchError
 from alphazero.base.log import JSON, TEXT, write_json_lines
 from alphazero.base.section import add_flags, values_of_flags
 from alphazero.cli.command_table import build_parser
-from alphazero.cli.flags import add_device_flag, add_ssh_flags, ssh_options
+from alphazero.cli.flags import add_device_flag
 from alphazero.cli.training import train
 from alphazero.cli.training.train import Resumed
 from alphazero.launch.head.dry_run import dry_run_lines
@@ -74,7 +74,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="R",
         help="start only this machine's part: its number, from 0 to N-1",
     )
-    add_ssh_flags(group)
+    group.add_argument(
+        "--ssh-config", type=Path, metavar="FILE", help="ssh configuration to use instead of ~/.ssh/config"
+    )
     group.add_argument(
         "--sync-data", action="store_true", help="copy --data to the hosts of the hostfile that lack it"
     )
@@ -149,7 +151,8 @@ def run(args: argparse.Namespace) -> int:
     """Check, resolve, announce, start."""
     values = values_of_flags(ClusterConfig, vars(args))
     request = LaunchRequest(**values, device=args.device, node_rank=args.node_rank)
-    ssh = ssh_options(args)
+    if args.ssh_config is not None and not args.ssh_config.is_file():
+        raise LaunchError(f"--ssh-config {args.ssh_config}: no such file")
     arguments, trainer = _trainer_arguments(args)
     machine = machines.look_at_this_machine(device=args.device)
     read = functools.cache(lambda preset: train.read_settings(trainer, preset))
@@ -169,7 +172,7 @@ def run(args: argparse.Namespace) -> int:
         # --dry-run asks no name server.
         (lambda name: ()) if args.dry_run else machines.addresses_of,
         lambda num_cores: cpu_ranks_for(num_cores, read(train.CPU_PRESET), resumed(train.CPU_PRESET)),
-        ssh,
+        str(args.ssh_config or ""),
     )
     # Slots of a hostfile are GPUs until the hosts have counted them.
     preset = train.CPU_PRESET if plan.device == "cpu" else train.GPU_PRESET

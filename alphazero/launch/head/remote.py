@@ -26,7 +26,7 @@ from alphazero.launch.agent import protocol
 from alphazero.launch.agent.node_agent import run_here
 from alphazero.launch.agent.protocol import CHUNK_BYTES, Message, Output
 from alphazero.launch.plan import programs
-from alphazero.launch.plan.launch_plan import LaunchPlan, Remote, SshOptions
+from alphazero.launch.plan.launch_plan import LaunchPlan, Remote
 from alphazero.machine.environment import CHECKOUT
 
 # Known hosts only, never a question, a dead connection noticed within 9 s.
@@ -47,12 +47,12 @@ SRUN_REMOVED = (
 )
 
 
-def ssh_argv(target: str, command: Sequence[str], options: SshOptions) -> list[str]:
+def ssh_argv(target: str, command: Sequence[str], config: str = "") -> list[str]:
     """Run `command` on `target`, [user@]host; IPv6 addresses without brackets.
 
     sshd hands the words to the login shell of that user as one text: each is quoted for a POSIX shell.
     """
-    return [*SSH, *options.words, "--", target, shlex.join(command)]
+    return [*SSH, *(("-F", config) if config else ()), "--", target, shlex.join(command)]
 
 
 def srun_argv(host: str, command: Sequence[str]) -> list[str]:
@@ -94,7 +94,7 @@ def remote_argv(
         return command
     if remote.by_srun:
         return srun_argv(remote.target, command)
-    return ssh_argv(remote.target, command, remote.ssh)
+    return ssh_argv(remote.target, command, remote.ssh_config)
 
 
 def start_there(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from alphazero.machine.machine import Machine
 from alphazero.run.rank_watch import Limits
@@ -22,30 +21,17 @@ SLURM = "slurm"  # inside an allocation: one task per node, by srun
 
 
 @dataclass(frozen=True)
-class SshOptions:
-    """What a person adds to ssh: the port of all hosts, a file in the place of ~/.ssh/config."""
-
-    port: int | None = None
-    config: Path | None = None
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """As arguments."""
-        config = () if self.config is None else ("-F", str(self.config))
-        return (*config, *(() if self.port is None else ("-p", str(self.port))))
-
-
-@dataclass(frozen=True)
 class Remote:
     """A host as the head reaches it.
 
     name: in messages. target: [user@]host for ssh, SLURM's name of the node for srun, "" for this machine.
+    ssh_config: a file in the place of ~/.ssh/config, "" for none.
     """
 
     name: str
     target: str = ""
     by_srun: bool = False
-    ssh: SshOptions = field(default_factory=SshOptions)
+    ssh_config: str = ""
 
 
 @dataclass(frozen=True)

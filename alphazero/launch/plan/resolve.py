@@ -21,7 +21,6 @@ from alphazero.launch.plan.launch_plan import (
     HostPlan,
     LaunchPlan,
     Remote,
-    SshOptions,
 )
 from alphazero.launch.plan.node import ChooseCpuRanks, resolve_devices
 from alphazero.launch.plan.outer import SettingClaim
@@ -47,7 +46,7 @@ def resolve(
     file: ClusterFile,
     addresses_of: Callable[[str], tuple[str, ...]] = lambda name: (),
     cpu_ranks: ChooseCpuRanks | None = None,
-    ssh: SshOptions | None = None,
+    ssh_config: str = "",
 ) -> LaunchPlan:
     """What to start, and from where.
 
@@ -59,7 +58,7 @@ def resolve(
     nodes = _count_nodes(sources)
     role, node_rank = choose_role(sources, nodes)
     counts = _count_processes(sources, nodes.value)
-    hosts = _plan_hosts(sources, counts, role, node_rank, ssh or SshOptions())
+    hosts = _plan_hosts(sources, counts, role, node_rank, ssh_config)
     master_addr = _choose_master(sources, nodes, hosts)
     notices: tuple[str, ...] = ()
     is_listed = sources.chosen or sources.slurm is not None or sources.outer.nodes is not None
@@ -119,7 +118,7 @@ def _plan_hosts(
     counts: Sequence[SettingClaim[int] | None],
     role: str,
     node_rank: int | None,
-    ssh: SshOptions,
+    ssh_config: str,
 ) -> tuple[HostPlan, ...]:
     """All hosts, in order of node rank."""
     lines = sources.chosen
@@ -132,7 +131,7 @@ def _plan_hosts(
     plans = []
     for rank, (address, target) in enumerate(names):
         here = rank == node_rank and role != SLURM
-        remote = Remote(address, "" if here else target, role == SLURM, ssh)
+        remote = Remote(address, "" if here else target, role == SLURM, ssh_config)
         count = counts[rank]
         plan = HostPlan(remote, address, count.value if count else None)
         if sources.chosen:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from alphazero.base.errors import LaunchError
-from alphazero.launch.head.remote import SshOptions, ssh_argv
+from alphazero.launch.head.remote import ssh_argv
 from alphazero.launch.plan.hostfile import Host, parse_hostfile, read_hostfile
 from tests.support.paths import REPOSITORY
 
@@ -187,7 +187,7 @@ def test_ten_thousand_lines_are_read_or_refused_in_one_line_and_what_is_read_rea
         address = f"[{host.address}]" if ":" in host.address else host.address
         again = f"{host.user}{'@' if host.user else ''}{address} slots={host.slots} weight={host.weight:.6f}"
         assert parse_hostfile(again, "h") == (replace(host, line=1),), line
-        assert ssh_argv(host.name, ["true"], SshOptions())[-2:] == [host.name, "true"]
+        assert ssh_argv(host.name, ["true"])[-2:] == [host.name, "true"]
     assert 1000 < num_read < 6000
 
 
