@@ -298,7 +298,7 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         accept_new_data=args.accept_new_data,
         is_restart=RESTART_VARIABLE in os.environ or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0",
         check=not args.no_preflight,
-        command=_command(task),
+        command=tuple(typed_command(sys.argv, os.environ)) if task is None else (),
         is_launched=COMMAND_VARIABLE in os.environ,
         notices=(
             *([] if COMMAND_VARIABLE in os.environ else unread_variables(os.environ)),
@@ -326,14 +326,6 @@ def _of_task(task: TaskRank, args: argparse.Namespace, environment: Mapping[str,
     names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
     own = {name: environment.get(name, interface) for name in names if interface}
     return {**own, **task.variables(address, port)}
-
-
-def _command(task: TaskRank | None) -> tuple[str, ...]:
-    """What the user typed, as far as it is known."""
-    words = typed_command(sys.argv, os.environ)
-    if task is None:
-        return tuple(words)
-    return (*task.starter, *words) if task.starter else ()
 
 
 def _given_by_environment(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:

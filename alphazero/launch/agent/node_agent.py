@@ -23,7 +23,7 @@ from alphazero.base.errors import AlphaZeroError
 from alphazero.base.log import error_line
 from alphazero.base.text import exit_text
 from alphazero.launch.agent import protocol
-from alphazero.launch.agent.processes import JobEnding, SignalInbox, handles, processes_of, ranks_of, send
+from alphazero.launch.agent.processes import JobEnding, SignalInbox, processes_of, ranks_of, send
 from alphazero.launch.agent.protocol import CHUNK_BYTES, Beat, Channel, Ended, Output
 from alphazero.launch.agent.rank_output import OutputStream, RankOutputs
 from alphazero.launch.blame import FAILURE_VARIABLE, order_of_blame, read_account
@@ -190,9 +190,9 @@ class NodeAgent:
             self._end()
         elif request == protocol.STACKS:
             # Every rank prints its stacks; a stopped one is continued for that, as the job ends anyway.
-            able = [rank for rank in ranks_of(self._plan.token).values() if handles(rank, STACKS_SIGNAL)]
-            send(able, STACKS_SIGNAL)
-            send(able, signal.SIGCONT)
+            ranks = ranks_of(self._plan.token).values()
+            send(ranks, STACKS_SIGNAL)
+            send(ranks, signal.SIGCONT)
 
     def _end(self) -> None:
         self._ending = self._ending or JobEnding(self._plan.token, self._plan.grace_s)

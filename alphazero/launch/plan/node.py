@@ -45,38 +45,22 @@ def choose_cpu_ranks(
     work on the mean of a step; a number of ranks must gain something over each smaller one.
     """
     most = min(num_cores, max(1, batch_size // least_share))
-    fitting = [n for n in range(1, most + 1) if _fits(n, batch_size, network, available_bytes)] or [1]
+
+    def fits(num_ranks: int) -> bool:
+        micro_batch_size = min(LARGEST_MICRO_BATCH["cpu"], batch_size // num_ranks)
+        return num_ranks * rank_bytes(network, micro_batch_size) <= MEMORY_SHARE * available_bytes
+
+    fitting = list(filter(fits, range(1, most + 1))) or [1]
     # Of equals the fewest: what they leave becomes threads.
     return max(fitting, key=lambda n: (round(ranks_at_work(n), 6), -n))
 
 
 def rank_bytes(network: NetworkConfig, micro_batch_size: int) -> int:
-    """A bound of the memory that a CPU rank holds while it trains."""
-    if network.body == "attention":
-        per_square, weights = attention_numbers(network)
-    else:
-        per_square = KEPT_TENSORS * (2 * network.blocks + 1) * network.filters
-        weights = 9 * network.filters * (2 * network.blocks * network.filters + PLANES + network.filters)
+    """A bound of the memory that a CPU rank holds while it trains, counted as a residual tower."""
+    per_square = KEPT_TENSORS * (2 * network.blocks + 1) * network.filters
+    weights = 9 * network.filters * (2 * network.blocks * network.filters + PLANES + network.filters)
     per_position = per_square * SQUARES * FLOAT_BYTES
     return BASE_BYTES + per_position * micro_batch_size + WEIGHT_COPIES * weights * FLOAT_BYTES
-
-
-def attention_numbers(network: NetworkConfig) -> tuple[int, int]:
-    """Of an attention body: numbers kept per square for the backward pass, and a bound of its weights."""
-    width, scores = network.attention_width or network.filters, network.heads * SQUARES
-    kept = network.blocks * (6 * network.filters + 4 * width + 2 * network.ffn_width + 3 * scores)
-    encoder = network.filters * (4 * width + 2 * network.ffn_width + 16)
-    if network.smolgen_channels:
-        hidden, generated = network.smolgen_hidden, network.heads * network.smolgen_size
-        encoder += hidden * (SQUARES * network.smolgen_channels + generated)
-    embedding = SQUARES**2 * (12 * network.embedding_width + network.smolgen_size) + encoder
-    heads = 4 * network.filters**2 + SQUARES * network.value_hidden * network.value_channels
-    return kept, network.blocks * encoder + embedding + 2 * heads
-
-
-def _fits(num_ranks: int, batch_size: int, network: NetworkConfig, available_bytes: int) -> bool:
-    micro_batch_size = min(LARGEST_MICRO_BATCH["cpu"], batch_size // num_ranks)
-    return num_ranks * rank_bytes(network, micro_batch_size) <= MEMORY_SHARE * available_bytes
 
 
 # From a number of cores.

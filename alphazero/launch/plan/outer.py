@@ -243,8 +243,7 @@ PORTS_BETWEEN_STEPS = 1009
 class TaskRank:
     """This process as one rank of a job that srun or mpirun started, a task for each rank.
 
-    master_addr: "" where it is not known here. master_port: None where any will do that all know. starter:
-    the words that start such a job again, () where they are not known.
+    master_addr: "" where it is not known here. master_port: None where any will do that all know.
     """
 
     rank: int
@@ -253,15 +252,7 @@ class TaskRank:
     local_world_size: int
     master_addr: str
     master_port: int | None
-    starter: tuple[str, ...]
     source: str
-
-    def __post_init__(self) -> None:
-        if self.rank >= self.world_size or self.local_rank >= self.local_world_size:
-            raise LaunchError(
-                f"{self.source}: rank {self.rank}, number {self.local_rank} of {self.local_world_size} on "
-                f"this machine; expected numbers below {self.world_size} and {self.local_world_size}"
-            )
 
     def variables(self, master_addr: str, master_port: int) -> dict[str, str]:
         """As torchrun sets them. One terminal shows what all print."""
@@ -288,8 +279,8 @@ def read_task(environment: Mapping[str, str]) -> TaskRank | None:
         # srun --mpi=pmi2 writes PMI_SIZE and PMI_RANK as well, and not the others.
         if all(environment.get(name) for name in names):
             size, rank, local_size, local = (_number(environment, name) for name in names)
-            starter, address = (("mpirun", "-n", str(size)), LOOPBACK) if local_size == size else ((), "")
-            return TaskRank(rank, size, local, local_size, address, None, starter, f"{names[0]}={size}")
+            address = LOOPBACK if local_size == size else ""
+            return TaskRank(rank, size, local, local_size, address, None, f"{names[0]}={size}")
     if not _is_task(environment) or (size := _number(environment, "SLURM_STEP_NUM_TASKS")) < 2:
         for size_name, *_, local_rank in by_mpi:
             raise LaunchError(
@@ -308,6 +299,5 @@ def read_task(environment: Mapping[str, str]) -> TaskRank | None:
         local_world_size=job.tasks_per_node[job.node_rank],
         master_addr=job.hosts[0] if num_nodes > 1 else LOOPBACK,
         master_port=FIRST_PORT + (job.job_id + PORTS_BETWEEN_STEPS * step) % NUM_PORTS,
-        starter=("srun", f"--nodes={num_nodes}", f"--ntasks={size}"),
         source=f"SLURM_STEP_NUM_TASKS={size}",
     )

@@ -1,14 +1,10 @@
 """The number of CPU ranks where nobody gave one: cores, batch and memory."""
 
 import pytest
-import torch
 
-from alphazero.games.registry import get_spec
-from alphazero.launch.plan.node import attention_numbers, choose_cpu_ranks, rank_bytes
+from alphazero.launch.plan.node import choose_cpu_ranks, rank_bytes
 from alphazero.launch.plan.sources import LaunchRequest
-from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.load import load_config
-from alphazero.settings.sections import NetworkConfig
 from alphazero.training.ranks.batch import plan_batches
 from tests.support.launch.resolving import CPU, GPUS, plan
 
@@ -80,18 +76,3 @@ def test_the_choice_is_not_asked_for_where_something_else_decides(request_, mach
         raise AssertionError(num_cores)
 
     assert plan(request_, machine, cpu_ranks=refuse).own.num_ranks == processes
-
-
-@pytest.mark.parametrize(
-    "shape",
-    [
-        {"blocks": 3, "filters": 64, "heads": 4, "ffn_width": 128, "embedding_width": 16},
-        {"blocks": 10, "filters": 256, "ffn_width": 256},  # lc0's T1
-        {"blocks": 15, "filters": 1024, "heads": 32, "ffn_width": 1536, "embedding_width": 512},  # BT4
-    ],
-)
-def test_the_weights_of_an_attention_body_are_bounded_closely(shape):
-    config = NetworkConfig(body="attention", policy_head="attention", moves_left=True, **shape)
-    with torch.device("meta"):
-        weights = AlphaZeroNet(config, get_spec("chess")).parameter_count()
-    assert weights <= attention_numbers(config)[1] <= 1.4 * weights

@@ -153,7 +153,6 @@ def test_tasks_of_srun_are_ranks():
     assert task is not None
     assert (task.rank, task.world_size, task.local_rank, task.local_world_size) == (3, 4, 1, 2)
     assert (task.master_addr, task.master_port) == ("gnode20", 15000 + 200505 % 15000)
-    assert task.starter == ("srun", "--nodes=2", "--ntasks=4")
     another = read_task({**TASKS, "SLURM_STEP_ID": "1"})
     assert another is not None
     assert another.master_port != task.master_port
@@ -195,8 +194,6 @@ def test_processes_of_mpirun_are_ranks(size: str, rank: str, local_size: str, lo
         read_task({size: "2", rank: "1"})
     with pytest.raises(LaunchError, match=f"{rank}='x': expected a whole number"):
         read_task({**here, rank: "x"})
-    with pytest.raises(LaunchError, match=f"{size}=2: rank 2, .*; expected numbers below 2 and 2"):
-        read_task({**here, rank: "2"})
 
 
 def test_srun_with_pmi2_counts_as_srun():
