@@ -26,7 +26,7 @@ from alphazero.games.outside.names import is_outside
 from alphazero.games.outside.trials.measured import measure
 from alphazero.launch.node.meeting import MeetingPoint, Participant, meet
 from alphazero.launch.node.store import lone_process_environment
-from alphazero.launch.plan.outer import TaskRank, read_task
+from alphazero.launch.plan.outer import read_task
 from alphazero.launch.plan.sources import refuse_loopback
 from alphazero.machine import machine as machines
 from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK
@@ -131,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
     if "RANK" in os.environ:
         return _train(args)
     task = read_task(os.environ)
-    is_of_task = task is not None and args.world_size == task.world_size
+    is_of_task = str(args.world_size) == task.get("WORLD_SIZE")
     if not args.world_size or args.world_size == 1 or is_of_task:
         return _train(args, task)
     # The launcher starts the ranks of this machine, with this command's own arguments, typed as `alphazero
@@ -250,13 +250,13 @@ def deepspeed_config_file(args: argparse.Namespace) -> str:
     return str(args.deepspeed_config or args.deepspeed or os.environ.get(CONFIG_FILE, ""))
 
 
-def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
-    if task is not None:  # nothing above the ranks brings them together
+def _train(args: argparse.Namespace, task: Mapping[str, str] | None = None) -> int:
+    if task:  # nothing above the ranks brings them together
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # torch's own retries are no news
     rank_side.begin(os.environ)
     if getattr(args, "log_format", TEXT) == JSON:
         write_json_lines(f"rank {os.environ.get('RANK', 0)}")
-    if task is not None:
+    if task:
         os.environ.update(_of_task(task, args, os.environ))
     elif "RANK" not in os.environ:
         os.environ.update(lone_process_environment())
@@ -267,7 +267,7 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         on_cpu = args.device == "cpu" or not device_files_present()
         config = read_settings(args, CPU_PRESET if on_cpu else GPU_PRESET)
         resumed = None
-        if os.environ["RANK"] == "0" or task is not None:  # other hosts may have other files of that name
+        if os.environ["RANK"] == "0" or task:  # other hosts may have other files of that name
             resumed = read_resumed(config, args.resume, fresh_start=args.fresh_start)
         if resumed:
             check_resumed(config, resumed)
@@ -280,7 +280,7 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         write_json_lines(f"rank {os.environ['RANK']}")
     # Where no launcher reports what takes long, the first rank does.
     speaks = os.environ["RANK"] == "0" and rank_side.OUTPUT_VARIABLE not in os.environ
-    if task is not None:
+    if task:
         _meet(os.environ)
     elif speaks and not config.run.quiet:
         _say("starting: loading PyTorch and DeepSpeed takes some seconds")
@@ -298,7 +298,7 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         accept_new_data=args.accept_new_data,
         is_restart=RESTART_VARIABLE in os.environ or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0",
         check=not args.no_preflight,
-        command=tuple(typed_command(sys.argv, os.environ)) if task is None else (),
+        command=() if task else tuple(typed_command(sys.argv, os.environ)),
         is_launched=COMMAND_VARIABLE in os.environ,
         notices=(
             *([] if COMMAND_VARIABLE in os.environ else unread_variables(os.environ)),
@@ -309,23 +309,25 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
     return train(config, runtime, request)
 
 
-def _of_task(task: TaskRank, args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
+def _of_task(
+    task: Mapping[str, str], args: argparse.Namespace, environment: Mapping[str, str]
+) -> dict[str, str]:
     """Rendezvous variables of a task of srun or mpirun; LaunchError where the master is not known."""
-    address = args.master_addr or environment.get("MASTER_ADDR") or task.master_addr
-    port = args.master_port or _number(environment, "MASTER_PORT") or task.master_port or DEFAULT_PORT
+    address = args.master_addr or environment.get("MASTER_ADDR") or task.get("MASTER_ADDR")
+    port = args.master_port or _number(environment, "MASTER_PORT") or task.get("MASTER_PORT", DEFAULT_PORT)
     if not address:
         raise LaunchError(
-            f"{task.source}: the tasks are on several machines; expected --master-addr ADDRESS (or "
-            "MASTER_ADDR), the address of the machine of rank 0"
+            f"{task['WORLD_SIZE']} tasks of mpirun: they are on several machines; expected --master-addr "
+            "ADDRESS (or MASTER_ADDR), the address of the machine of rank 0"
         )
-    if task.local_world_size < task.world_size and task.rank == 0:
+    if task["LOCAL_WORLD_SIZE"] != task["WORLD_SIZE"] and task["RANK"] == "0":
         refuse_loopback(address, machines.look_at_this_machine(device="cpu"), machines.addresses_of)
     interface = "lo"
     if not machines.names_loopback(address):
         interface = machines.interface_towards(address, machines.list_addresses())
     names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
     own = {name: environment.get(name, interface) for name in names if interface}
-    return {**own, **task.variables(address, port)}
+    return {**own, **task, "MASTER_ADDR": address, "MASTER_PORT": str(port)}
 
 
 def _given_by_environment(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:

@@ -239,38 +239,11 @@ def _number_claim(environment: Mapping[str, str], name: str) -> SettingClaim[int
 PORTS_BETWEEN_STEPS = 1009
 
 
-@dataclass(frozen=True)
-class TaskRank:
-    """This process as one rank of a job that srun or mpirun started, a task for each rank.
+def read_task(environment: Mapping[str, str]) -> dict[str, str]:
+    """torchrun's variables for this process as one rank of a job that srun or mpirun started; {} alone.
 
-    master_addr: "" where it is not known here. master_port: None where any will do that all know.
-    """
-
-    rank: int
-    world_size: int
-    local_rank: int
-    local_world_size: int
-    master_addr: str
-    master_port: int | None
-    source: str
-
-    def variables(self, master_addr: str, master_port: int) -> dict[str, str]:
-        """As torchrun sets them. One terminal shows what all print."""
-        return {
-            "RANK": str(self.rank),
-            "WORLD_SIZE": str(self.world_size),
-            "LOCAL_RANK": str(self.local_rank),
-            "LOCAL_WORLD_SIZE": str(self.local_world_size),
-            "MASTER_ADDR": master_addr,
-            "MASTER_PORT": str(master_port),
-            ONE_HEAD_VARIABLE: "1",
-        }
-
-
-def read_task(environment: Mapping[str, str]) -> TaskRank | None:
-    """The rank that this process is by srun's or mpirun's variables; None where it is the only task.
-
-    Raises LaunchError naming the variable for values that these do not write.
+    MASTER_ADDR and MASTER_PORT are missing where they are not known here. Raises LaunchError naming the
+    variable for values that srun and mpirun do not write.
     """
     by_mpi = [
         names for names in MPI_VARIABLES if environment.get(names[0]) and _number(environment, names[0]) > 1
@@ -278,26 +251,24 @@ def read_task(environment: Mapping[str, str]) -> TaskRank | None:
     for names in by_mpi:
         # srun --mpi=pmi2 writes PMI_SIZE and PMI_RANK as well, and not the others.
         if all(environment.get(name) for name in names):
-            size, rank, local_size, local = (_number(environment, name) for name in names)
-            address = LOOPBACK if local_size == size else ""
-            return TaskRank(rank, size, local, local_size, address, None, f"{names[0]}={size}")
+            numbers = [_number(environment, name) for name in names]
+            return _of_task(numbers, {"MASTER_ADDR": LOOPBACK} if numbers[0] == numbers[2] else {})
     if not _is_task(environment) or (size := _number(environment, "SLURM_STEP_NUM_TASKS")) < 2:
         for size_name, *_, local_rank in by_mpi:
             raise LaunchError(
                 f"{size_name}={environment[size_name]}, but no {local_rank}: expected both, or "
                 f"the launcher once per machine (or unset {size_name} if it is a leftover)"
             )
-        return None
+        return {}
     job = read_slurm(environment, tasks_are_ranks=True)
     if job is None or job.node_rank is None:
-        return None
-    num_nodes, step = len(job.hosts), _number(environment, "SLURM_STEP_ID")
-    return TaskRank(
-        rank=_number(environment, "SLURM_PROCID"),
-        world_size=size,
-        local_rank=_number(environment, "SLURM_LOCALID"),
-        local_world_size=job.tasks_per_node[job.node_rank],
-        master_addr=job.hosts[0] if num_nodes > 1 else LOOPBACK,
-        master_port=FIRST_PORT + (job.job_id + PORTS_BETWEEN_STEPS * step) % NUM_PORTS,
-        source=f"SLURM_STEP_NUM_TASKS={size}",
-    )
+        return {}
+    rank, local_rank = _number(environment, "SLURM_PROCID"), _number(environment, "SLURM_LOCALID")
+    port = FIRST_PORT + (job.job_id + PORTS_BETWEEN_STEPS * _number(environment, "SLURM_STEP_ID")) % NUM_PORTS
+    place = {"MASTER_ADDR": job.hosts[0] if len(job.hosts) > 1 else LOOPBACK, "MASTER_PORT": str(port)}
+    return _of_task([size, rank, job.tasks_per_node[job.node_rank], local_rank], place)
+
+
+def _of_task(numbers: list[int], place: Mapping[str, str]) -> dict[str, str]:
+    names = ("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK")
+    return {**dict(zip(names, map(str, numbers), strict=True)), **place, ONE_HEAD_VARIABLE: "1"}
