@@ -20,7 +20,6 @@ from alphazero.launch.head import preflight_verdict
 from alphazero.launch.head.attempt import Attempt, StartOutcome
 from alphazero.launch.head.compare import Examined, examine, job_device
 from alphazero.launch.head.lines import banner
-from alphazero.launch.head.preflight_verdict import PreflightVerdict
 from alphazero.launch.head.probe import Question
 from alphazero.launch.head.sync_data import data_digest, send
 from alphazero.launch.plan.commands import RANK_VARIABLES, build_command
@@ -183,19 +182,18 @@ class Supervisor:
                 return MISTAKE
             if self._signals or not self._needs_preflight(ready):
                 break
-            verdict = self._run_preflight(ready, is_restart)
-            if self._signals:
-                break
-            if verdict is None:
+            outcome = self._run_preflight(ready)
+            if self._takes_another_port(outcome, is_restart):
                 continue
-            if verdict.status == 0:
+            if self._signals or outcome.failure is None:
                 break
-            self._say(f"error: preflight: {verdict.error}")
-            left = len(ready.hosts) - len(verdict.culprits)
-            if not verdict.culprits or not 0 < self._job.plan.min_nodes <= left:
-                return verdict.status
-            without |= verdict.culprits
-            self._say_who_is_left_out(left, sorted(verdict.culprits))
+            error, culprits = preflight_verdict.judge(outcome.failure, outcome.lost, ready)
+            self._say(f"error: preflight: {error}")
+            left = len(ready.hosts) - len(culprits)
+            if not culprits or not 0 < self._job.plan.min_nodes <= left:
+                return outcome.failure.status
+            without |= culprits
+            self._say_who_is_left_out(left, sorted(culprits))
         self._checked = _names(ready)
         return ready
 
@@ -207,8 +205,8 @@ class Supervisor:
             return False
         return not _names(ready) <= self._checked
 
-    def _run_preflight(self, ready: LaunchPlan, is_restart: bool) -> PreflightVerdict | None:
-        """All ranks together for a moment, started as the job will be; None where its port was taken."""
+    def _run_preflight(self, ready: LaunchPlan) -> StartOutcome:
+        """All ranks together for a moment, started as the job will be."""
         run = self._run = self._run or self._job.choose_run(ready.device)
         limits = replace(preflight_verdict.LIMITS, silence_s=ready.limits.silence_s)
         directory = str(Path(run.directory, preflight_verdict.LOG_DIRECTORY))
@@ -224,10 +222,7 @@ class Supervisor:
                 if line.startswith(OUR_LINE):
                     self._say(f"{who}{line.removeprefix(OUR_LINE)}")
 
-        outcome = self._attempt(plan, take)
-        if self._takes_another_port(outcome, is_restart):
-            return None
-        return preflight_verdict.judge(outcome, plan)
+        return self._attempt(plan, take)
 
     def _prepare(self, is_restart: bool, without: frozenset[str] = frozenset()) -> LaunchPlan | None:
         """Compare the hosts but those of `without`; the plan of a start, or None where too few are fit."""
