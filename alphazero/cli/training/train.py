@@ -8,7 +8,6 @@ import importlib.util
 import json
 import os
 import re
-import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ from alphazero.cli.command_table import build_parser, run_command
 from alphazero.cli.flags import add_config_flag, add_device_flag, add_number
 from alphazero.games.outside.names import is_outside
 from alphazero.games.outside.trials.measured import measure
-from alphazero.launch.node.meeting import MeetingPoint, Participant, meet
 from alphazero.launch.node.store import lone_process_environment
 from alphazero.launch.plan.outer import read_task
 from alphazero.launch.plan.sources import refuse_loopback
@@ -49,7 +47,6 @@ from alphazero.training.ranks.batch import BatchSizes
 MOST_RANKS = 2**20
 UNREAD_VARIABLES = ("NCCL_TIMEOUT", "DEEPSPEED_TIMEOUT")
 WORLD_SIZE_FLAGS = ("--world-size", "--gpus", "--num-gpus")
-MEETING_LIMIT_S = 1800.0  # as --start-timeout of the launcher
 GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"
 NO_GPU_NOTICES = (
     f"NO NVIDIA DEVICE IN USE: training on the CPU with the small preset {CPU_PRESET};",
@@ -280,9 +277,7 @@ def _train(args: argparse.Namespace, task: Mapping[str, str] | None = None) -> i
         write_json_lines(f"rank {os.environ['RANK']}")
     # Where no launcher reports what takes long, the first rank does.
     speaks = os.environ["RANK"] == "0" and rank_side.OUTPUT_VARIABLE not in os.environ
-    if task:
-        _meet(os.environ)
-    elif speaks and not config.run.quiet:
+    if speaks and not config.run.quiet:
         _say("starting: loading PyTorch and DeepSpeed takes some seconds")
     console = Console(speaks, log_format=config.run.log_format, quiet=config.run.quiet)
     with contextlib.closing(console), console.working("loading PyTorch and DeepSpeed"):
@@ -345,17 +340,6 @@ def _number(environment: Mapping[str, str], name: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text):
         raise LaunchError(f"{name}={text!r}: expected a whole number")
     return int(text)
-
-
-def _meet(environment: Mapping[str, str]) -> None:
-    """Tasks of srun or mpirun wait for each other, and say for whom, before torch waits in silence."""
-    rank, count = int(environment["RANK"]), int(environment["WORLD_SIZE"])
-    address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
-    interface = environment.get("GLOO_SOCKET_IFNAME", "")
-    point = MeetingPoint(address, port, "rank", same_machine=True, interface=interface)
-    own = Participant(rank, count, socket.gethostname())
-    with machines.listen_on(address, port) if rank == 0 else contextlib.nullcontext() as listener:
-        meet(own, point, MEETING_LIMIT_S, _say, listener)
 
 
 def _say(text: str) -> None:
