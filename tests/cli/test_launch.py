@@ -174,7 +174,7 @@ def test_a_dry_run_shows_batch_precision_and_what_ds_config_decided(
     assert any(line.startswith("NCCL_TIMEOUT=1800: has no effect; --hang-timeout") for line in lines)
     path.write_text('{bf16: {enabled: "auto"}}')
     assert main(["launch", *arguments]) == 0
-    assert "precision auto: bf16 where" in capsys.readouterr().err
+    assert "precision auto" in capsys.readouterr().err
 
 
 def test_a_batch_of_ds_config_that_is_not_that_of_the_ranks_is_told_before_they_start(

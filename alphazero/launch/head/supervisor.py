@@ -16,24 +16,27 @@ from alphazero.base.log import Say
 from alphazero.base.text import counted, signal_name
 from alphazero.launch.agent.processes import SignalInbox
 from alphazero.launch.agent.protocol import Output
-from alphazero.launch.head import preflight_verdict
 from alphazero.launch.head.attempt import Attempt, StartOutcome
 from alphazero.launch.head.compare import Examined, examine, job_device
 from alphazero.launch.head.lines import banner
 from alphazero.launch.head.probe import Question
 from alphazero.launch.head.sync_data import data_digest, send
+from alphazero.launch.plan import programs
 from alphazero.launch.plan.commands import RANK_VARIABLES, build_command
 from alphazero.launch.plan.launch_plan import Command, LaunchPlan, Variable
 from alphazero.launch.plan.node import devices_of
 from alphazero.machine.machine import interface_towards
 from alphazero.run.directory import RESTART_VARIABLE
 from alphazero.run.next_command import RESUME, without
-from alphazero.run.rank import ONE_HEAD_VARIABLE
+from alphazero.run.rank import ONE_HEAD_VARIABLE, Failure
+from alphazero.run.rank_watch import Limits
 
 FIRST_DELAY_S = 2.0
 LONGEST_DELAY_S = 60.0
 MOST_PORT_CHANGES = 5  # ports are taken as fast as they are chosen: better to report it
 OUR_LINE = "alphazero: "  # how a line of ours begins in the output of a host
+# Stages of the preflight have separate limits, which name who is behind; this one is for all of it.
+PREFLIGHT_S = 240.0
 MISTAKE = 2  # the exit status of an AlphaZeroError: starting again does not mend it
 # What ranks on other hosts get of the head's environment; all else there is that host's own.
 PASSED_ON = (
@@ -175,9 +178,8 @@ class Supervisor:
 
     def _prepare_checked(self, is_restart: bool) -> LaunchPlan | int:
         """Hosts that passed both the host comparison and the preflight, or the exit status."""
-        without: frozenset[str] = frozenset()
         while True:
-            ready = self._prepare(is_restart or bool(without), without)
+            ready = self._prepare(is_restart)
             if ready is None:
                 return MISTAKE
             if self._signals or not self._needs_preflight(ready):
@@ -185,15 +187,10 @@ class Supervisor:
             outcome = self._run_preflight(ready)
             if self._takes_another_port(outcome, is_restart):
                 continue
-            if self._signals or outcome.failure is None:
-                break
-            error, culprits = preflight_verdict.judge(outcome.failure, outcome.lost, ready)
-            self._say(f"error: preflight: {error}")
-            left = len(ready.hosts) - len(culprits)
-            if not culprits or not 0 < self._job.plan.min_nodes <= left:
+            if outcome.failure is not None and not self._signals:
+                self._say(f"error: preflight: {explain_preflight(outcome.failure, ready)}")
                 return outcome.failure.status
-            without |= culprits
-            self._say_who_is_left_out(left, sorted(culprits))
+            break
         self._checked = _names(ready)
         return ready
 
@@ -208,10 +205,11 @@ class Supervisor:
     def _run_preflight(self, ready: LaunchPlan) -> StartOutcome:
         """All ranks together for a moment, started as the job will be."""
         run = self._run = self._run or self._job.choose_run(ready.device)
-        limits = replace(preflight_verdict.LIMITS, silence_s=ready.limits.silence_s)
-        directory = str(Path(run.directory, preflight_verdict.LOG_DIRECTORY))
+        limits = Limits(start_s=PREFLIGHT_S, silence_s=ready.limits.silence_s)
+        directory = str(Path(run.directory, "preflight"))  # its logs are not the job's
         plan = replace(ready, launcher="torchrun", limits=limits, run_directory=directory)
-        plan = self._with_commands(plan, preflight_verdict.program(plan))
+        program = (*programs.words_of(programs.PREFLIGHT), "--device", plan.device)
+        plan = self._with_commands(plan, program)
         has_begun = False
 
         def take(host: str, output: Output) -> None:
@@ -224,10 +222,10 @@ class Supervisor:
 
         return self._attempt(plan, take)
 
-    def _prepare(self, is_restart: bool, without: frozenset[str] = frozenset()) -> LaunchPlan | None:
-        """Compare the hosts but those of `without`; the plan of a start, or None where too few are fit."""
+    def _prepare(self, is_restart: bool) -> LaunchPlan | None:
+        """Compare the hosts; the plan of a start, or None where too few are fit."""
         job, plan = self._job, self._job.plan
-        hosts = tuple(host for host in plan.started.values() if host.remote.name not in without)
+        hosts = tuple(plan.started.values())
         while True:
             has_first = hosts[0].remote.name == plan.hosts[0].remote.name
             master = plan.master_addr if has_first or plan.is_by_hand else hosts[0].address
@@ -301,13 +299,9 @@ class Supervisor:
             self._say(f"error: {len(fit)} of {num_hosts} hosts can start; expected {needed}: nothing started")
             return None
         if len(fit) < len(examined):
-            left_out = [one.name for one in examined if one not in fit]
-            self._say_who_is_left_out(len(fit), left_out)
+            left_out = ", ".join(one.name for one in examined if one not in fit)
+            self._say(f"continuing with {len(fit)} of {num_hosts} hosts, without {left_out}")
         return fit
-
-    def _say_who_is_left_out(self, num_left: int, names: Sequence[str]) -> None:
-        of = len(self._job.plan.started)
-        self._say(f"continuing with {num_left} of {of} hosts, without {', '.join(names)}")
 
     def _start(self, ready: LaunchPlan) -> StartOutcome:
         # Chosen once: retries of a fresh start resume its run.
@@ -359,3 +353,12 @@ class Supervisor:
 
 def _names(plan: LaunchPlan) -> frozenset[str]:
     return frozenset(host.remote.name for host in plan.started.values())
+
+
+def explain_preflight(failure: Failure, plan: LaunchPlan) -> str:
+    """What is wrong, with the hosts at fault: the rank that reports it may be another one."""
+    if not failure.ranks:
+        return failure.line
+    hosts = [host.remote.name for host in plan.hosts for _ in range(host.num_ranks or 0)]
+    at_fault = sorted({hosts[rank] for rank in failure.ranks if rank < len(hosts)})
+    return f"{', '.join(at_fault) or failure.host}: {failure.cause}"
