@@ -143,9 +143,9 @@ def _refuse_both(args: argparse.Namespace) -> None:
 def make_solver(table_mib: int) -> _core.Connect4Solver:
     """A solver with this much memory. Raises ConfigError where less is free."""
     import alphazero._core as _core
-    from alphazero.machine.memory import HostMemory
+    from alphazero.machine.memory import read_memory
 
-    available_mib = HostMemory().check().available_bytes >> 20
+    available_mib = read_memory().available_bytes >> 20
     if not 1 <= table_mib <= available_mib:
         raise ConfigError(f"--table-mib {table_mib}: expected 1 to {available_mib}, the free memory")
     return _core.Connect4Solver(table_mib)

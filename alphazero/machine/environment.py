@@ -17,7 +17,7 @@ import psutil
 
 from alphazero.base.errors import LaunchError
 from alphazero.machine.machine import list_devices
-from alphazero.machine.memory import HostMemory, count_cores, count_processors
+from alphazero.machine.memory import count_cores, count_processors, read_memory
 from alphazero.machine.nvml import NvmlUnusable, device_files_present, open_nvml
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -72,17 +72,11 @@ def commit_of(checkout: Path = CHECKOUT) -> str:
 
 
 CPU_INFORMATION = Path("/proc/cpuinfo")
-# What speeds up convolutions and the core's bit boards; a processor has many more.
-INSTRUCTIONS = (
-    *("sse4_2", "popcnt", "bmi2", "f16c", "fma", "avx", "avx2", "avx_vnni", "avx512f", "avx512bw"),
-    *("avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8"),
-    *("asimd", "asimdhp", "asimddp", "sve", "sve2", "bf16", "i8mm"),
-)
 
 
 def environment() -> dict[str, object]:
     """This machine and this program, as plain tables for JSON."""
-    memory = HostMemory().check()
+    memory = read_memory()
     changes = git("status", "--porcelain", "--untracked-files=no")
     try:
         devices: list[dict[str, object]] = [
@@ -102,7 +96,6 @@ def environment() -> dict[str, object]:
             "name": processor_name(),
             "cores": count_cores(),
             "processors": count_processors(),
-            "instructions": instructions(),
         },
         "memory": {
             "total_bytes": memory.total_bytes,
@@ -131,42 +124,21 @@ def package_versions() -> dict[str, str]:
 
 
 def cuda_versions() -> dict[str, str]:
-    """The driver and the packages of NVIDIA (the runtime that torch uses, NCCL); "none" where absent."""
+    """The driver ("none" where there is none) and the packages of NVIDIA."""
     try:
         with open_nvml() as nvml:
             driver = nvml.driver().version or UNKNOWN
     except NvmlUnusable as error:
         driver = UNKNOWN if error.code is None else "none"
-    named = {
-        str(package.metadata["Name"]): package.version
-        for package in distributions()
-        if str(package.metadata["Name"]).startswith("nvidia-")
+    packages = {str(package.metadata["Name"]): package.version for package in distributions()}
+    return {"driver": driver} | {
+        name: packages[name] for name in sorted(packages) if name.startswith("nvidia-")
     }
-    named.pop("nvidia-ml-py", None)
-    runtime, nccl = (
-        next((version for name, version in named.items() if name.startswith(f"nvidia-{kind}")), "none")
-        for kind in ("cuda-runtime", "nccl")
-    )
-    return {"runtime": runtime, "driver": driver, "nccl": nccl, **dict(sorted(named.items()))}
 
 
 def processor_name(path: Path = CPU_INFORMATION) -> str:
-    """As Linux names it."""
-    return _cpu_information(path).get("model name", platform.machine())
-
-
-def instructions(path: Path = CPU_INFORMATION) -> list[str]:
-    """Those of INSTRUCTIONS that the processor has."""
-    information = _cpu_information(path)
-    flags = f"{information.get('flags', '')} {information.get('Features', '')}".split()
-    return [name for name in INSTRUCTIONS if name in flags]
-
-
-def _cpu_information(path: Path) -> dict[str, str]:
-    """Of the first processor."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return {}
-    pairs = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
-    return {name.strip(): value.strip() for name, _, value in pairs}
+    """As Linux names the first one."""
+    with contextlib.suppress(OSError):
+        if named := re.search(r"^model name\s*:\s*(.*)", path.read_text(errors="replace"), re.MULTILINE):
+            return named[1].strip()
+    return platform.machine()

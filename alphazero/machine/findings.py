@@ -44,9 +44,13 @@ class Finding:
         """How bad, where, and what was found."""
         device = f" {self.device}" if self.device else ""
         uuid = f" ({self.uuid})" if self.uuid else ""
-        value = "" if self.value is None else f" = {shown(self.value)}"
-        limit = "" if self.threshold is None else f" (limit {shown(self.threshold)})"
-        return f"{self.severity.word}: {self.host}{device}{uuid}: {self.name}{value}{limit}"
+        return f"{self.severity.word}: {self.host}{device}{uuid}: {self.name} = {self.value_text}"
+
+    @property
+    def value_text(self) -> str:
+        """The value and its limit, for people."""
+        value = "?" if self.value is None else shown(self.value)
+        return value if self.threshold is None else f"{value} (limit {shown(self.threshold)})"
 
     def line(self) -> str:
         """For a log: host, device and UUID, what was found and what to do."""

@@ -20,7 +20,7 @@ from alphazero.machine.memory import HostReading, read_host
 from alphazero.machine.nvml import Driver, GpuReading, NvmlUnusable, expects_gpus, open_nvml
 
 FORMAT = "alphazero-health"
-VERSION = 1
+VERSION = 2
 GIB = 1 << 30
 
 
@@ -77,15 +77,11 @@ def is_visible(gpu: GpuReading) -> bool:
     MIG UUIDs do not name their GPU, so that they leave every device in.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        return True
-    entries = [entry.strip() for entry in visible.split(",") if entry.strip()]
-    return any(
+    return visible is None or any(
         entry == str(gpu.index)
+        or entry.startswith("MIG-")
         or (entry.startswith("GPU-") and gpu.uuid.startswith(entry))
-        or (entry.startswith("MIG-GPU-") and bool(gpu.uuid) and entry[4:].startswith(gpu.uuid))
-        or (entry.startswith("MIG-") and not entry.startswith("MIG-GPU-"))
-        for entry in entries
+        for entry in map(str.strip, visible.split(","))
     )
 
 
@@ -111,10 +107,7 @@ def to_json(report: HealthReport, *, strict: bool = False) -> dict[str, object]:
         "exit_status": exit_status(report.findings, strict=strict),
         "kernel": platform.release(),
         "driver": None if report.driver is None else dataclasses.asdict(report.driver),
-        "gpus": [
-            dataclasses.asdict(gpu) | {"unread": dict(gpu.unread), "lost": gpu.lost or None}
-            for gpu in report.gpus
-        ],
+        "gpus": [dataclasses.asdict(gpu) | {"lost": gpu.lost or None} for gpu in report.gpus],
         "machine": dataclasses.asdict(report.machine),
         "findings": [finding.to_json() for finding in report.findings],
     }
@@ -139,7 +132,6 @@ def _gpu_row(gpu: GpuReading, findings: Sequence[Finding]) -> tuple[str, ...]:
     def text(value: float | None, unit: float = 1) -> str:
         return "?" if value is None else shown(round(value / unit, 1))
 
-    links = gpu.nvlinks
     severity = worst(finding for finding in findings if finding.device == gpu.device)
     return (
         gpu.device,
@@ -148,30 +140,22 @@ def _gpu_row(gpu: GpuReading, findings: Sequence[Finding]) -> tuple[str, ...]:
         f"{text(gpu.memory_used_bytes, GIB)}/{text(gpu.memory_total_bytes, GIB)}",
         text(gpu.temperature_c),
         f"{text(gpu.power_w)}/{text(gpu.power_limit_w)}",
-        "?" if links is None else f"{sum(link.active for link in links)}/{len(links)}",
+        f"{sum(gpu.nvlinks.values())}/{len(gpu.nvlinks)}" if gpu.nvlinks else "?",
         severity.word if severity >= Severity.WARN else Severity.OK.word,
     )
 
 
 def _finding_lines(report: HealthReport) -> list[str]:
-    """One per fault; one per device with all that is unknown for one reason; one per pass of the host."""
-    unknown: dict[tuple[str, str], list[str]] = {}
+    """One per fault; one per device with all that is unknown; one per pass of the host."""
+    unknown: dict[str, list[str]] = {}
     for finding in report.findings:
         if finding.severity is Severity.UNKNOWN:
-            unknown.setdefault((finding.device or "host", finding.advice), []).append(finding.name)
-    passes = [
-        finding for finding in report.findings if finding.severity is Severity.OK and not finding.device
+            unknown.setdefault(finding.device or "host", []).append(finding.name)
+    passes = [one for one in report.findings if one.severity is Severity.OK and not one.device]
+    rows = [
+        (one.severity.word, one.device or "host", one.name, one.value_text, one.advice)
+        for one in (*report.faults(), *passes)
     ]
     return table(
-        [
-            *map(_row, report.faults()),
-            *(("unknown", device, ", ".join(names), "?", why) for (device, why), names in unknown.items()),
-            *map(_row, passes),
-        ]
+        [*rows, *(("unknown", device, ", ".join(names), "?", "") for device, names in unknown.items())]
     )
-
-
-def _row(finding: Finding) -> tuple[str, ...]:
-    value = "?" if finding.value is None else shown(finding.value)
-    limit = "" if finding.threshold is None else f" (limit {shown(finding.threshold)})"
-    return finding.severity.word, finding.device or "host", finding.name, value + limit, finding.advice

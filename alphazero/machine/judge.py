@@ -7,18 +7,12 @@ from dataclasses import dataclass, field
 
 from alphazero.machine.findings import Finding, Severity
 from alphazero.machine.memory import HostReading
-from alphazero.machine.nvml import GpuReading, NvmlUnusable, Process
+from alphazero.machine.nvml import GpuReading, NvmlUnusable
 
 MIB = 1 << 20
 
 # NVML error codes (nvml.h); pynvml may be missing where they are judged.
-DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH = 9, 12, 18
-INIT_ADVICE = {
-    None: "install the project's dependencies (make setup)",
-    DRIVER_NOT_LOADED: "the driver is not loaded: modprobe nvidia, then dmesg | grep -i nvidia",
-    LIBRARY_NOT_FOUND: "libnvidia-ml.so.1 is not there: install the driver, or start the container with GPUs",
-    VERSION_MISMATCH: "driver and library are of different versions, as after an update: reboot the host",
-}
+DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND = 9, 12
 RESET = "nvidia-smi --gpu-reset -i N on the idle device, or reboot"
 
 
@@ -47,7 +41,7 @@ GPU_LIMITS = {
     # gcm: > 84 C.
     "temperature_c": Threshold("check fans, air flow and room temperature", warn=85),
 }
-# gcm: 850 MiB, as drivers before 510 count what they reserve for themselves (600 on large devices) as used.
+# gcm: 850 MiB.
 OTHERS_MEMORY = Threshold(
     "in use by {by}: wait for it, or choose other devices with CUDA_VISIBLE_DEVICES", warn=850
 )
@@ -65,9 +59,6 @@ LEFT_LIMITS = {
     # A checkpoint of 20x256 with its optimizer is under 400 MiB.
     "disk_free_mib": Threshold(
         "make room in {directory}, or choose another with --runs-dir", 20480, 2048, least=True
-    ),
-    "inodes_free": Threshold(
-        "too many files on the disk of {directory}: remove some (df -i)", 100_000, 1000, least=True
     ),
     # Docker gives 64 MiB without --shm-size; NCCL's documentation asks for 1 GiB.
     "shm_free_mib": Threshold("NCCL needs it: docker run --shm-size=1g or --ipc=host", 1000, 32, least=True),
@@ -111,10 +102,7 @@ class Judge:
 
     def unknown(self, name: str) -> None:
         """A value that the driver or the system does not report: never a pass."""
-        why = "this system does not report it"
-        if self.gpu is not None:
-            why = f"NVML: {dict(self.gpu.unread).get(name, 'not reported')}"
-        self.add(Severity.UNKNOWN, name, None, advice=why)
+        self.add(Severity.UNKNOWN, name, None, advice="not reported by the driver or the system")
 
     def compare(self, name: str, value: float | None, limit: Threshold, **words: str) -> None:
         """A reading with its limit. words: of the advice."""
@@ -141,15 +129,15 @@ def judge_nvml(error: NvmlUnusable, host: str, device_present: bool) -> Finding:
         return Finding(Severity.OK, host, "", "", "nvml", "no NVIDIA device", None, "")
     is_unknown = not device_present and error.code == DRIVER_NOT_LOADED
     severity = Severity.UNKNOWN if is_unknown else Severity.FAIL
-    known = INIT_ADVICE.get(error.code, "see dmesg | grep -i nvidia, then reboot the host")
-    return Finding(severity, host, "", "", "nvml", str(error), None, known)
+    advice = "install the driver, load it (modprobe nvidia) or start the container with GPUs; see dmesg"
+    return Finding(severity, host, "", "", "nvml", str(error), None, advice)
 
 
 def judge_gpus(
     readings: Sequence[GpuReading], host: str, own_pids: Collection[int], *, running: bool = False
 ) -> list[Finding]:
     """Findings of all `readings`; `own_pids` may use the devices. running: a job trains on them."""
-    any_link = any(link.active for reading in readings for link in reading.nvlinks or ())
+    any_link = any(is_active for reading in readings for is_active in (reading.nvlinks or {}).values())
     findings: list[Finding] = []
     for reading in readings:
         judge = Judge(host, reading)
@@ -182,18 +170,15 @@ def _judge_nvlinks(judge: Judge, reading: GpuReading, any_link: bool) -> None:
     if reading.nvlinks is None:
         judge.unknown("nvlinks")
         return
-    inactive = [str(link.number) for link in reading.nvlinks if not link.active]
-    severity = Severity.FAIL if any_link else Severity.WARN
+    inactive = [str(number) for number, is_active in reading.nvlinks.items() if not is_active]
+    if not inactive:
+        judge.add(Severity.OK, "nvlinks", f"{len(reading.nvlinks)} active")
+        return
     advice = "no NVLink of this host is active: right without a bridge, GPUs then talk over PCIe"
     if any_link:
         advice = "check nvidia-fabricmanager and the bridge or switch, then reset the device"
-    judge.add(
-        severity if inactive else Severity.OK,
-        "nvlinks",
-        f"inactive: {', '.join(inactive)}" if inactive else f"{len(reading.nvlinks)} active",
-        "1 inactive",
-        advice,
-    )
+    severity = Severity.FAIL if any_link else Severity.WARN
+    judge.add(severity, "nvlinks", f"inactive: {', '.join(inactive)}", None, advice)
 
 
 def _judge_others(judge: Judge, reading: GpuReading, own_pids: Collection[int], running: bool) -> None:
@@ -212,14 +197,8 @@ def _judge_others(judge: Judge, reading: GpuReading, own_pids: Collection[int], 
     if not running:
         own = sum(process.memory_bytes or 0 for process in processes if process.pid in own_pids)
         others = max((reading.memory_used_bytes or 0) - own, others)
-    by = ", ".join(map(_described, foreign)) or "no process that NVML lists"
-    judge.compare("others_memory_mib", others // MIB, OTHERS_MEMORY, by=by)
-
-
-def _described(process: Process) -> str:
-    name = process.name or "outside this container"
-    memory = "memory unknown" if process.memory_bytes is None else f"{process.memory_bytes // MIB} MiB"
-    return f"pid {process.pid} ({name}, {memory})"
+    by = ", ".join(f"pid {process.pid} ({process.name or 'outside this container'})" for process in foreign)
+    judge.compare("others_memory_mib", others // MIB, OTHERS_MEMORY, by=by or "no process that NVML lists")
 
 
 def judge_xid(xid: int, reading: GpuReading, host: str) -> Finding:

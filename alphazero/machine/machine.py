@@ -115,9 +115,7 @@ def _owner(entry: str, devices: tuple[Device, ...], where: str) -> int:
         if int(entry) >= len(devices):
             raise LaunchError(f"{where}: no device {entry} here; expected indices below {len(devices)}")
         return int(entry)
-    if entry.startswith("MIG-GPU-"):  # the form of drivers before 470: MIG-<GPU UUID>/<instances>
-        owners = [device for device in devices if entry[4:].startswith(device.uuid + "/")]
-    elif entry.startswith("MIG-"):
+    if entry.startswith("MIG-"):
         owners = [device for device in devices if entry in device.mig_uuids]
     elif entry.startswith("GPU-"):
         owners = [device for device in devices if device.uuid.startswith(entry)]

@@ -9,11 +9,9 @@ import contextlib
 import ctypes
 import os
 import resource
-import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -139,12 +137,10 @@ CRITICAL_SHARE = 0.03
 
 @dataclass(frozen=True)
 class MemoryState:
-    """Memory of a host at one moment, in bytes; total and available as the tightest limit allows."""
+    """Memory of this host at one moment, in bytes; total and available as the tightest limit allows."""
 
-    host: str
     available_bytes: int
     total_bytes: int
-    rss_bytes: int
 
     @property
     def is_critical(self) -> bool:
@@ -152,42 +148,21 @@ class MemoryState:
         return self.available_bytes < CRITICAL_SHARE * self.total_bytes
 
     def __str__(self) -> str:
-        return (
-            f"{self.host}: {_gib(self.available_bytes)} of {_gib(self.total_bytes)} host memory available, "
-            f"this rank holds {_gib(self.rss_bytes)}"
-        )
+        gib = [f"{size / 2**30:.1f} GiB" for size in (self.available_bytes, self.total_bytes)]
+        return f"{gib[0]} of {gib[1]} host memory available"
 
 
-def resident_bytes() -> int:
-    """Memory of this process that lies in RAM."""
-    return int(psutil.Process().memory_info().rss)
+def read_memory(root: Path = ROOT) -> MemoryState:
+    """The memory of the host and of the control groups this process is in; well under a millisecond.
 
-
-@dataclass(frozen=True)
-class HostMemory:
-    """Watches the memory of the host and of the control groups this process is in.
-
-    root: where /proc and /sys are found. virtual_memory: psutil's, for `available` and `total`.
-    rss_bytes: resident memory of this process. host: "" for its own name.
+    root: where /proc and /sys are found.
     """
-
-    root: Path = ROOT
-    virtual_memory: Callable[[], Any] = psutil.virtual_memory
-    rss_bytes: Callable[[], int] = resident_bytes
-    host: str = ""
-
-    def check(self) -> MemoryState:
-        """The state now; reads a few files of the kernel, well under a millisecond."""
-        memory = self.virtual_memory()
-        available, total = int(memory.available), int(memory.total)
-        for limit, used in memory_limits(self.root):
-            total = min(total, limit)
-            available = min(available, max(0, limit - used))
-        return MemoryState(self.host or socket.gethostname(), available, total, self.rss_bytes())
-
-
-def _gib(size_bytes: int) -> str:
-    return f"{size_bytes / 2**30:.1f} GiB"
+    memory = psutil.virtual_memory()
+    available, total = int(memory.available), int(memory.total)
+    for limit, used in memory_limits(root):
+        total = min(total, limit)
+        available = min(available, max(0, limit - used))
+    return MemoryState(available, total)
 
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
@@ -228,8 +203,7 @@ class HostReading:
     swap_total: int
     swap_used: int
     directory: str
-    disk_free: int
-    inodes_free: int | None
+    disk_free: int | None
     shm_free: int | None
     open_files: int
     load: float
@@ -238,26 +212,23 @@ class HostReading:
 
 def read_host(directory: Path) -> HostReading:
     """Look at this host; `directory` is where the run will be written, it need not exist yet."""
-    memory = HostMemory().check()
-    swap = psutil.swap_memory()
-    existing = nearest_existing(directory)
-    disk = os.statvfs(existing)
+    memory, swap, existing = read_memory(), psutil.swap_memory(), nearest_existing(directory)
+    open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return HostReading(
         memory_total=memory.total_bytes,
         memory_available=memory.available_bytes,
         swap_total=swap.total,
         swap_used=swap.used,
         directory=str(existing),
-        disk_free=disk.f_bavail * disk.f_frsize,
-        # File systems without a table of inodes (btrfs) report 0 of 0.
-        inodes_free=disk.f_favail if disk.f_files else None,
-        shm_free=psutil.disk_usage(str(SHARED_MEMORY)).free if SHARED_MEMORY.is_dir() else None,
-        open_files=_open_files(),
+        disk_free=_free_bytes(existing),
+        shm_free=_free_bytes(SHARED_MEMORY),
+        open_files=1 << 30 if open_files == resource.RLIM_INFINITY else open_files,
         load=os.getloadavg()[0],
         cores=count_cores(),
     )
 
 
-def _open_files() -> int:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 1 << 30 if soft == resource.RLIM_INFINITY else soft
+def _free_bytes(directory: Path) -> int | None:
+    with contextlib.suppress(OSError):
+        return psutil.disk_usage(str(directory)).free
+    return None

@@ -67,19 +67,11 @@ class Process:
 
 
 @dataclass(frozen=True)
-class NvLink:
-    """One NVLink of a GPU. errors: replays + recoveries + CRC errors, None where unknown."""
-
-    number: int
-    active: bool
-    errors: int | None
-
-
-@dataclass(frozen=True)
 class GpuReading:
-    """One GPU. A field that could not be read is None; `unread` has the reason, by field name.
+    """One GPU. A field that could not be read is None.
 
-    lost: NVML's words where the device does not answer; all else is then as far as it was read.
+    lost: NVML's words where the device does not answer; all else is then as far as it was read. nvlinks:
+    by number whether it is active.
     """
 
     index: int
@@ -102,12 +94,11 @@ class GpuReading:
     retired_pages: int | None = None
     retired_pages_pending: bool | None = None
     clock_reasons: tuple[str, ...] | None = None
-    nvlinks: tuple[NvLink, ...] | None = None
+    nvlinks: Mapping[int, bool] | None = None
     pcie_replays: int | None = None
     pcie_width: int | None = None
     pcie_width_max: int | None = None
     processes: tuple[Process, ...] | None = None
-    unread: tuple[tuple[str, str], ...] = ()
 
     @property
     def device(self) -> str:
@@ -231,7 +222,6 @@ class Nvml:
     def _read(self, index: int, ways: Mapping[str, Callable[[Any], Any]]) -> GpuReading:
         """ways: how fields of GpuReading are read from a handle."""
         values: dict[str, Any] = {}
-        unread: dict[str, str] = {}
         try:
             handle = self.library.nvmlDeviceGetHandleByIndex(index)
             for name, way in ways.items():
@@ -239,11 +229,11 @@ class Nvml:
                     values[name] = way(handle)
                 except self._lost:
                     raise
-                except self.library.NVMLError as error:
-                    unread[name] = str(error)
+                except self.library.NVMLError:
+                    continue
         except self.library.NVMLError as error:  # whatever the reason: without a handle it cannot be used
             values["lost"] = str(error)
-        return GpuReading(index=index, unread=tuple(unread.items()), **values)
+        return GpuReading(index=index, **values)
 
     def _usage_fields(self) -> dict[str, Callable[[Any], Any]]:
         nvml = self.library
@@ -289,12 +279,8 @@ class Nvml:
         }
 
     def _memory(self, device: Any) -> Any:  # noqa: ANN401
-        """Total and used bytes; used without what the driver itself reserves, where it counts that apart."""
-        nvml = self.library
-        try:
-            return nvml.nvmlDeviceGetMemoryInfo(device, nvml.nvmlMemory_v2)
-        except (nvml.NVMLError_FunctionNotFound, nvml.NVMLError_NotSupported):  # drivers before 510
-            return nvml.nvmlDeviceGetMemoryInfo(device)
+        """Total and used bytes; used without what the driver reserves for itself."""
+        return self.library.nvmlDeviceGetMemoryInfo(device, self.library.nvmlMemory_v2)
 
     def _temperature(self, device: Any) -> int:  # noqa: ANN401
         nvml = self.library
@@ -304,45 +290,23 @@ class Nvml:
             return int(nvml.nvmlDeviceGetTemperatureV(device, nvml.NVML_TEMPERATURE_GPU))
 
     def _clock_reasons(self, device: Any) -> tuple[str, ...]:  # noqa: ANN401
-        nvml = self.library
-        try:
-            bits = int(nvml.nvmlDeviceGetCurrentClocksEventReasons(device))
-        except nvml.NVMLError_FunctionNotFound:  # drivers before 535 know the older name only
-            bits = int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(device))
+        bits = int(self.library.nvmlDeviceGetCurrentClocksEventReasons(device))
         named = tuple(name for bit, name in CLOCK_REASONS.items() if bits & bit)
         others = bits & ~sum(CLOCK_REASONS)
         return (*named, hex(others)) if others else named
 
-    def _nvlinks(self, device: Any) -> tuple[NvLink, ...]:  # noqa: ANN401
-        """The links the device has. Raises NVMLError where it has none."""
+    def _nvlinks(self, device: Any) -> dict[int, bool] | None:  # noqa: ANN401
+        """None where the device has no link."""
         nvml = self.library
-        links: list[NvLink] = []
-        missing: Exception | None = None
+        links: dict[int, bool] = {}
         for number in range(nvml.NVML_NVLINK_MAX_LINKS):
             try:
-                active = bool(nvml.nvmlDeviceGetNvLinkState(device, number))
+                links[number] = bool(nvml.nvmlDeviceGetNvLinkState(device, number))
             except self._lost:
                 raise
-            except nvml.NVMLError as error:  # "not supported" or "invalid argument": no such link
-                missing = missing or error
+            except nvml.NVMLError:  # "not supported" or "invalid argument": no such link
                 continue
-            links.append(NvLink(number, active, self._nvlink_errors(device, number)))
-        if not links and missing is not None:
-            raise missing
-        return tuple(links)
-
-    def _nvlink_errors(self, device: Any, number: int) -> int | None:  # noqa: ANN401
-        nvml = self.library
-        errors = []
-        for counter in ("DL_REPLAY", "DL_RECOVERY", "DL_CRC_FLIT", "DL_CRC_DATA"):
-            kind = getattr(nvml, f"NVML_NVLINK_ERROR_{counter}")
-            try:
-                errors.append(int(nvml.nvmlDeviceGetNvLinkErrorCounter(device, number, kind)))
-            except self._lost:
-                raise
-            except nvml.NVMLError:
-                continue
-        return sum(errors) if errors else None
+        return links or None
 
     def _processes(self, device: Any) -> tuple[Process, ...]:  # noqa: ANN401
         return tuple(

@@ -91,14 +91,14 @@ class HealthWatcher:
             self._report_once(finding)
         if self.take_usage:
             self.take_usage(gpus)
-        self.report(
-            {
-                "host/memory_available_gib": host.memory_available / GIB,
-                "host/swap_used_gib": host.swap_used / GIB,
-                "host/load": host.load,
-                "host/disk_free_gib": host.disk_free / GIB,
-            }
-        )
+        figures = {
+            "host/memory_available_gib": host.memory_available / GIB,
+            "host/swap_used_gib": host.swap_used / GIB,
+            "host/load": host.load,
+        }
+        if host.disk_free is not None:
+            figures["host/disk_free_gib"] = host.disk_free / GIB
+        self.report(figures)
 
     def _read_usage(self, nvml: Nvml) -> None:
         if self.take_usage:

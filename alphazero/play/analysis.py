@@ -23,7 +23,7 @@ from alphazero.games.core_types import Line
 from alphazero.games.lines import require_move
 from alphazero.games.notation import play_moves
 from alphazero.games.registry import get_game, make_line
-from alphazero.machine.memory import HostMemory
+from alphazero.machine.memory import read_memory
 from alphazero.play.search_text import analysis_json
 from alphazero.search.batched import PoolEvaluator
 from alphazero.search.game_trees import Forest, Growth
@@ -220,7 +220,7 @@ class AnalysisServer:
         self._net, self._evaluator, self._settings = net, evaluator, settings
         self._reader, self._fill, self._about, self._write = reader, fill, about, write
         self._most_in_flight = in_flight
-        self._memory = HostMemory().check().available_bytes * MEMORY_SHARE
+        self._memory = read_memory().available_bytes * MEMORY_SHARE
         self._forest = Forest(evaluator, settings)
         self._waiting: list[_Position] = []  # a heap
         self._evaluated: deque[_Position] = deque()  # whose search has not begun

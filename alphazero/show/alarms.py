@@ -27,14 +27,8 @@ LEAST_BUSY = 0.8
 MOST_SLOWER = 1.5
 # Seconds per micro-batch: shorter differences are noise.
 LEAST_SLOWER_S = 0.002
-# Seconds of readings from which the rate at which a disk fills is taken.
-WINDOW_S = 3600.0
-# Readings in that time that are lower than all before: fewer are the copy of one file.
-LEAST_LOWS = 3
-# Smaller changes of the free space are the file system's own.
-LEAST_BYTES = 1 << 20
-# Seconds in which a disk is full. Later nothing is predicted: the number of kept checkpoints stops growing.
-HORIZON_S = 24 * 3600.0
+# Of the disk: ten checkpoints of 20x256 with their optimizer are 4 GiB.
+LEAST_FREE_BYTES = 5 * GIB
 
 
 @dataclass(frozen=True)
@@ -176,39 +170,16 @@ def judge_ranks(work_s_R: Sequence[float], passes_R: Sequence[int], hosts_R: Seq
     return [Alarm("slow-rank", text, advice, subject=f"rank {slowest}")]
 
 
-Reading = tuple[float, float]  # monotonic seconds, bytes
-
-
-@dataclass
-class DiskHistory:
-    """The free space of the run directory's disk on a host over the last hour."""
-
-    host: str
-    readings: deque[Reading] = field(default_factory=deque)
-
-    def judge(self, now_s: float, free_bytes: float, left_s: float) -> list[Alarm]:
-        """left_s: until the end of the run, inf where it is not known."""
-        while self.readings and now_s - self.readings[0][0] > WINDOW_S:
-            self.readings.popleft()
-        self.readings.append((now_s, free_bytes))
-        began_s, first = self.readings[0]
-        lowest, lows = first, 0  # what goes up and down, as checkpoints that are removed, has no new lows
-        for _, free in self.readings:
-            if lowest - free >= LEAST_BYTES:
-                lowest, lows = free, lows + 1
-        if lows < LEAST_LOWS:
-            return []
-        loses_per_s = (first - lowest) / (now_s - began_s)
-        full_s = lowest / loses_per_s
-        if full_s >= min(left_s, HORIZON_S):
-            return []
-        left = f"{full_s / 3600:.1f} hours" if full_s >= 3600 else f"{full_s / 60:.0f} minutes"
-        text = (
-            f"the disk of the run directory on {self.host} loses {3600 * loses_per_s / GIB:,.2f} GiB an hour "
-            f"and has {free_bytes / GIB:,.1f} GiB left: at this rate it is full in {left}, before the end"
-        )
-        advice = "make room there, fewer --keep-checkpoints, or a --runs-dir on a larger disk"
-        return [Alarm("disk", text, advice, subject=self.host)]
+def judge_disk(host: str, free_bytes: float) -> list[Alarm]:
+    """Too little room on the disk of the run directory."""
+    if free_bytes >= LEAST_FREE_BYTES:
+        return []
+    text = (
+        f"the disk of the run directory on {host} has {free_bytes / GIB:,.1f} GiB left, below "
+        f"{LEAST_FREE_BYTES / GIB:.0f} GiB"
+    )
+    advice = "make room there, fewer --keep-checkpoints, or a --runs-dir on a larger disk"
+    return [Alarm("disk", text, advice, subject=host)]
 
 
 def judge_memory(host: str, available_bytes: float, total_bytes: float) -> list[Alarm]:

@@ -6,11 +6,8 @@ knows nothing else of it.
 
 from __future__ import annotations
 
-import math
-import os
 import statistics
 import threading
-import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -21,13 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from alphazero.machine.findings import Finding
-from alphazero.machine.memory import HostMemory
+from alphazero.machine.memory import read_host
 from alphazero.machine.nvml import GpuReading
 from alphazero.show.alarms import (
     Alarm,
     Alarms,
-    DiskHistory,
     RateHistory,
+    judge_disk,
     judge_gpus,
     judge_memory,
     judge_ranks,
@@ -37,6 +34,7 @@ TRAINING, SELF_PLAY = "training", "self-play"
 UNITS = {TRAINING: "positions/s", SELF_PLAY: "evaluations/s"}
 # Intervals are judged together until they last this long, so that a busy moment raises no alarm.
 SHORTEST_INTERVAL_S = 10.0
+HOST_FIGURES = ("memory_available", "memory_total", "disk_free")
 MOST_READINGS = 3600  # kept of a GPU until they are taken: an hour at one per second
 GIB = 1 << 30
 
@@ -146,17 +144,6 @@ def _gpu_record(readings: Sequence[GpuReading]) -> dict[str, Any]:
     return {"index": readings[-1].index, "uuid": readings[-1].uuid, "figures": figures}
 
 
-def read_host(directory: Path) -> dict[str, float | None]:
-    """What this host has left. directory: of the run, whose disk counts; None where that is unknown."""
-    memory = HostMemory().check()
-    try:
-        disk = os.statvfs(directory)
-        free: float | None = float(disk.f_bavail * disk.f_frsize)
-    except OSError:
-        free = None
-    return {"memory_available": memory.available_bytes, "memory_total": memory.total_bytes, "disk_free": free}
-
-
 @dataclass(frozen=True)
 class _Interval:
     """An interval as all ranks saw it. watched_s: in which GPUs were read; busy_s: and computed."""
@@ -222,8 +209,6 @@ class Observer:
         self._gpus_of_ranks = [[ranks[at][2] for at in span] for span in spans]
         self._unjudged: dict[str, _Interval] = {}
         self._rates = {work: RateHistory(work, unit) for work, unit in UNITS.items()}
-        self._disks = [DiskHistory(name) for name in self._hosts]
-        self._left_s = math.inf
 
     def look(
         self,
@@ -232,22 +217,20 @@ class Observer:
         amount: float,
         parts: Mapping[str, float] | None = None,
         passes: int = 0,
-        left_s: float | None = None,
     ) -> tuple[str, dict[str, dict[str, float]]]:
         """Look at an interval of `work` that has ended: words for its line and figures by kind, on rank 0.
 
         amount: positions that were trained on or evaluated, over all ranks. parts: this rank's seconds by
-        part of training. passes: its micro-batches. left_s: until the end of the run, where it is known.
+        part of training. passes: its micro-batches.
         """
         own: dict[str, Any] = {"parts": [(parts or {}).get(name, 0.0) for name in PARTS], "passes": passes}
         if self._reads:
             own["gpus"] = self._meter.take(work) if self._meter else []
-            own["host"] = read_host(self._directory)
+            host = read_host(self._directory)
+            own["host"] = {name: getattr(host, name) for name in HOST_FIGURES}
         ranks = self._gather(own)
         if not self._is_main:
             return "", {}
-        if left_s is not None:
-            self._left_s = left_s
         of_gpus, busy = self._gpu_figures([ranks[first]["gpus"] for first in self._first_ranks])
         seconds_RP = np.array([one["parts"] for one in ranks])
         if busy is not None and self._gradients_look_busy and (shares := job_shares(seconds_RP)):
@@ -298,8 +281,8 @@ class Observer:
             found += judge_gpus(interval.busy, waits, where)
         work_s_R = interval.seconds_RP[:, OWN_WORK].sum(1).tolist()
         found += judge_ranks(work_s_R, interval.passes_R.tolist(), self._host_of_rank)
-        for disk, host in zip(self._disks, hosts, strict=True):
-            found += judge_memory(disk.host, host["memory_available"], host["memory_total"])
+        for name, host in zip(self._hosts, hosts, strict=True):
+            found += judge_memory(name, host["memory_available"], host["memory_total"])
             if host["disk_free"] is not None:
-                found += disk.judge(time.monotonic(), host["disk_free"], self._left_s)
+                found += judge_disk(name, host["disk_free"])
         self._alarms.take(work, found)

@@ -5,27 +5,54 @@ The event files are in the run's directory, because TensorBoard names a run by t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import Field, MetricWriter
-from alphazero.show.curves import GROUPS, SELF_PLAY, TRAIN, VALIDATION, points_of
 
 Setting = str | bool | int | float
 
 FLUSH_S = 10  # until a point is on disk where no checkpoint asks for it earlier
-# TensorBoard sorts groups by name and offers no other order in its first tab, so a number leads each name.
-NUMBERED = {group: f"{number}_{group}" for number, group in enumerate(GROUPS, start=1)}
+# What the name of a curve begins with, by the kind of its figures. TensorBoard sorts groups by name and has
+# no other order in its first tab, so a number leads each name.
+PREFIXES = {
+    "step": "1_train/",
+    "epoch": "1_train/epoch_",
+    "validation": "2_validation/",
+    "self_play": "3_selfplay/",
+    "speed": "4_speed/",
+    "time_share": "4_speed/share_of_time/",
+    "gpu": "5_system/",
+    "health": "5_system/",
+}
+# Of a generation: the devices while it was played.
+GPU_PREFIX, GPUS_OF_SELF_PLAY = "gpu/", "5_system/selfplay_"
+# Names and axes rather than figures.
+NO_CURVES = {"sample_id_sum", "slowest_rank", "generation", "minutes", "num_positions", "ended_in_step"}
 FINAL_FIGURES = (
-    (VALIDATION, "policy_top1"),
-    (VALIDATION, "policy_loss"),
-    (VALIDATION, "value_loss"),
-    (VALIDATION, "move_error"),
-    (TRAIN, "policy_loss"),
-    (TRAIN, "value_loss"),
-    (SELF_PLAY, "games"),
+    *(f"2_validation/{name}" for name in ("policy_top1", "policy_loss", "value_loss", "move_error")),
+    *("1_train/policy_loss", "1_train/value_loss", "3_selfplay/games"),
 )
+
+
+def points_of(kind: str, step: int, figures: Mapping[str, float]) -> Iterator[tuple[str, int, float]]:
+    """Curve, step and value of the figures that are curves; metrics.jsonl has every figure (docs/runs.md).
+
+    An epoch stands at the step that ended it, not at its number. A generation stands at the first step that
+    trains on it: a run that resumes from the checkpoint of `step` plays it again, and a point at `step`
+    could not be distinguished from those before that checkpoint.
+    """
+    if kind not in PREFIXES:
+        return
+    at = step + 1 if kind == "self_play" else step
+    if kind == "epoch":
+        at = int(figures.get("ended_in_step", step))
+    for name, value in figures.items():
+        if kind == "self_play" and name.startswith(GPU_PREFIX):
+            yield GPUS_OF_SELF_PLAY + name.removeprefix(GPU_PREFIX), at, value
+        elif name not in NO_CURVES:
+            yield PREFIXES[kind] + name, at, value
 
 
 class TensorBoardViewer(MetricWriter):
@@ -48,8 +75,7 @@ class TensorBoardViewer(MetricWriter):
         self._writer = writer(str(run.path), purge_step=kept, flush_secs=FLUSH_S)
         self._file = self._writer.file_writer
         # The row of this run among the hyper-parameters; its figures are the last points of curves.
-        figures = {f"{NUMBERED[group]}/{name}": 0.0 for group, name in FINAL_FIGURES}
-        *beginning, self._end = hparams(dict(settings), figures)  # type: ignore[no-untyped-call]
+        *beginning, self._end = hparams(dict(settings), dict.fromkeys(FINAL_FIGURES, 0.0))  # type: ignore[no-untyped-call]
         for summary in beginning:
             self._file.add_summary(summary, 0)  # always at step 0, so that no resume hides it
 
@@ -60,13 +86,10 @@ class TensorBoardViewer(MetricWriter):
             lines = (f"**{name}**: {value}" for name, value in fields.items() if name != "time_s")
             self._writer.add_text(kind, "  \n".join(lines), step)
             return
-        for point in points_of(kind, step, figures):
-            name = f"{NUMBERED[point.group]}/{point.name}"
-            if point.step <= self._last_steps.get(name, self._shown_before):
-                continue
-            if point.value or name in self._last_steps:
-                self._last_steps[name] = point.step
-                self._writer.add_scalar(name, point.value, point.step)
+        for name, at, value in points_of(kind, step, figures):
+            if at > self._last_steps.get(name, self._shown_before) and (value or name in self._last_steps):
+                self._last_steps[name] = at
+                self._writer.add_scalar(name, value, at)
 
     def flush(self) -> None:
         """Write everything to disk."""

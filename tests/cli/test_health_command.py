@@ -18,7 +18,6 @@ GOOD = HostReading(
     swap_used=0,
     directory="/runs",
     disk_free=500_000 << 20,
-    inodes_free=None,
     shm_free=None,
     open_files=65536,
     load=1.0,
@@ -50,7 +49,7 @@ def test_the_host_alone_is_told_and_judged(
     assert "/runs" in fault
     assert main([*flags, "--strict", "--json"]) == (status or 1)
     report = json.loads(capsys.readouterr().out)
-    assert (report["format"], report["version"], report["gpus"]) == ("alphazero-health", 1, [])
+    assert (report["format"], report["version"], report["gpus"]) == ("alphazero-health", 2, [])
     assert report["exit_status"] == (status or 1)
     assert report["machine"]["disk_free"] == free_mib << 20
     assert [one["name"] for one in report["findings"] if one["severity"] == severity] == ["disk_free_mib"]

@@ -108,9 +108,7 @@ def four_cores(no_gpu, monkeypatch: pytest.MonkeyPatch):
     """As on a machine with four cores, no GPU and memory enough."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("alphazero.machine.machine.count_cores", lambda: 4)
-    monkeypatch.setattr(
-        "alphazero.machine.memory.HostMemory.check", lambda self: MemoryState("here", 1 << 40, 1 << 41, 0)
-    )
+    monkeypatch.setattr("alphazero.cli.training.launch.read_memory", lambda: MemoryState(1 << 40, 1 << 41))
 
 
 def ranks_and_words(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, int, str]:

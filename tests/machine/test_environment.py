@@ -1,20 +1,19 @@
 """What a report of a fault says of the machine."""
 
 import json
+import platform
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from alphazero.machine.environment import environment, instructions, processor_name
+from alphazero.machine.environment import environment, processor_name
 
 CPU = """processor\t: 0
 model name\t: Some CPU @ 2.0GHz
-flags\t\t: fpu sse4_2 avx2 avx512f amx_bf16 made_up
 
 processor\t: 1
 model name\t: Another
-flags\t\t: fpu avx
 """
 
 
@@ -23,7 +22,7 @@ def test_everything_is_told_and_fits_into_json():
     assert told["packages"]["torch"] == version("torch")
     assert {"alphazero", "deepspeed", "numpy", "pyarrow", "psutil"} <= told["packages"].keys()
     assert "pytest" not in told["packages"]
-    assert {"runtime", "driver", "nccl"} <= told["cuda"].keys()
+    assert told["cuda"]["driver"]
     assert told["processor"]["cores"] >= 1
     assert 0 < told["memory"]["available_bytes"] <= told["memory"]["total_bytes"]
     assert set(told["git"]) == {"commit", "branch", "changed_files"}
@@ -40,5 +39,4 @@ def test_the_processor_is_that_of_the_first_entry(tmp_path: Path):
     path = tmp_path / "cpuinfo"
     path.write_text(CPU)
     assert processor_name(path) == "Some CPU @ 2.0GHz"
-    assert instructions(path) == ["sse4_2", "avx2", "avx512f", "amx_bf16"]
-    assert instructions(tmp_path / "none") == []
+    assert processor_name(tmp_path / "none") == platform.machine()

@@ -44,7 +44,7 @@ def test_a_healthy_machine_is_told_in_numbers_and_ends_with_0(gpus):
     assert gpu["memory_total_bytes"] == 143771 * 2**20
     assert gpu["memory_used_bytes"] == 100 * 2**20  # 600, of which the driver reserves 500
     assert (gpu["utilisation_percent"], gpu["pcie_width"], gpu["mig_enabled"]) == (7, 16, None)
-    assert [link["active"] for link in gpu["nvlinks"]] == [True] * 18
+    assert list(gpu["nvlinks"].values()) == [True] * 18
     assert gpu["clock_reasons"] == ["gpu_idle"]
 
 
@@ -79,7 +79,6 @@ def test_a_fault_is_found_on_its_device_and_decides_the_exit_status(gpus, lines,
         "temperature 84",
         "process 1 849",
         "memory_used_mib 1349",  # of which the driver reserves 500
-        "memory_v2 !13\nmemory_used_mib 849",  # a driver before 510
     ],
 )
 def test_what_is_below_its_threshold_or_no_fault_is_healthy(gpus, lines):
@@ -88,12 +87,11 @@ def test_what_is_below_its_threshold_or_no_fault_is_healthy(gpus, lines):
 
 
 def test_counters_and_settings_are_read_and_no_fault(gpus):
-    counters = "ecc 0\necc_aggregate 10\nlink_recoveries 2\npcie_replays 480\npcie_width 8\n"
+    counters = "ecc 0\necc_aggregate 10\npcie_replays 480\npcie_width 8\n"
     gpus.are(ONE + counters)
     (gpu,) = gpus.report(0)["gpus"]
     assert (gpu["ecc_enabled"], gpu["ecc_uncorrected_aggregate"]) == (False, 10)
     assert (gpu["pcie_replays"], gpu["pcie_width"], gpu["pcie_width_max"]) == (480, 8, 16)
-    assert [link["errors"] for link in gpu["nvlinks"]] == [2] * 18
     assert gpu["slowdown_temperature_c"] == 92
 
 
@@ -136,7 +134,6 @@ def test_what_the_driver_does_not_tell_is_unknown_and_never_a_pass(gpus):
     passed = {name for device, name in found(report, "ok") if device == "gpu0"}
     assert passed == {"answers", "others_memory_mib"}
     assert all(report["gpus"][0][name] is None for name in fields.values())
-    assert report["gpus"][0]["unread"]["temperature_c"] == "Not Supported"
 
 
 def test_a_foreign_process_is_named_with_its_memory_and_an_own_one_is_not(gpus):
@@ -148,7 +145,6 @@ def test_a_foreign_process_is_named_with_its_memory_and_an_own_one_is_not(gpus):
     assert fault["name"] == "others_memory_mib"
     assert fault["value"] == 1350
     assert f"pid {foreign.pid} (" in fault["advice"]
-    assert "850 MiB" in fault["advice"]
 
 
 def test_memory_that_no_listed_process_holds_is_in_use_by_others(gpus):
@@ -168,24 +164,20 @@ def test_a_mig_device_is_read(gpus):
 
 
 @pytest.mark.parametrize(
-    ("scenario", "value", "advice"),
+    ("scenario", "value"),
     [
-        (f"init {DRIVER_NOT_LOADED}\n" + ONE, "Driver Not Loaded", "modprobe nvidia"),
-        (
-            f"init {VERSION_MISMATCH}\n" + ONE,
-            "RM has detected an NVML/RM version mismatch.",
-            "reboot the host",
-        ),
-        (f"init {UNINITIALISED}\n" + ONE, "Uninitialized", "dmesg"),
-        ("", "0 GPUs", "the driver lists no device"),
+        (f"init {DRIVER_NOT_LOADED}\n" + ONE, "Driver Not Loaded"),
+        (f"init {VERSION_MISMATCH}\n" + ONE, "RM has detected an NVML/RM version mismatch."),
+        (f"init {UNINITIALISED}\n" + ONE, "Uninitialized"),
+        ("", "0 GPUs"),
     ],
 )
-def test_a_driver_that_does_not_work_fails_where_a_gpu_must_be(gpus, scenario, value, advice):
+def test_a_driver_that_does_not_work_fails_where_a_gpu_must_be(gpus, scenario, value):
     gpus.are(scenario)
     report = gpus.report(2, "--device", "cuda")
     fault = the_only_fault(report)
     assert (fault["name"], fault["device"], fault["value"]) == ("nvml", None, value)
-    assert advice in fault["advice"]
+    assert "dmesg" in fault["advice"]
     assert report["gpus"] == []
 
 
@@ -198,7 +190,6 @@ def test_no_library_fails_where_a_gpu_must_be_and_is_a_cpu_host_elsewhere(gpus, 
     here = {"LD_LIBRARY_PATH": str(nothing)}
     fault = the_only_fault(gpus.report(2, "--device", "cuda", **here))
     assert fault["value"] == "NVML Shared Library Not Found"
-    assert "install the driver" in fault["advice"]
     report = gpus.report(0, **here)
     assert found(report, "ok")[(None, "nvml")] == "no NVIDIA device"
     assert "no NVIDIA device" in gpus.health(**here).stdout
@@ -224,4 +215,6 @@ def test_the_table_has_a_line_a_device_and_then_the_faults(gpus):
     assert first.index("0.1/140.4") == head.index("memory GiB")
     assert first.endswith("ok")
     assert any(line.startswith("fail") and "gpu1" in line and "GPU is lost" in line for line in lines)
-    assert any("retired_pages, retired_pages_pending" in line and "Not Supported" in line for line in lines)
+    assert any(
+        line.split()[:4] == ["unknown", "gpu0", "retired_pages,", "retired_pages_pending"] for line in lines
+    )

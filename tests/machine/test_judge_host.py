@@ -12,7 +12,7 @@ import pytest
 
 from alphazero.machine.findings import Severity, exit_status
 from alphazero.machine.judge import judge_host
-from alphazero.machine.memory import HostMemory, HostReading, read_host
+from alphazero.machine.memory import HostReading, read_host, read_memory
 
 MIB = 1 << 20
 GOOD = HostReading(
@@ -22,7 +22,6 @@ GOOD = HostReading(
     swap_used=0,
     directory="/runs",
     disk_free=500_000 * MIB,
-    inodes_free=10**7,
     shm_free=30000 * MIB,
     open_files=65536,
     load=1.0,
@@ -54,7 +53,6 @@ def test_a_good_host_is_healthy():
         ({"swap_used": 500 * MIB}, "swap_used_percent", 50.0, Severity.WARN),
         ({"disk_free": 20479 * MIB}, "disk_free_mib", 20479, Severity.WARN),
         ({"disk_free": 2047 * MIB}, "disk_free_mib", 2047, Severity.FAIL),
-        ({"inodes_free": 999}, "inodes_free", 999, Severity.FAIL),
         ({"shm_free": 64 * MIB}, "shm_free_mib", 64, Severity.WARN),  # Docker's own size
         ({"shm_free": 31 * MIB}, "shm_free_mib", 31, Severity.FAIL),
         ({"open_files": 255}, "open_files", 255, Severity.FAIL),
@@ -72,7 +70,7 @@ def test_a_fault_of_the_host_is_found(changes, name, value, severity):
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
-        ({"inodes_free": None}, "inodes_free"),
+        ({"disk_free": None}, "disk_free_mib"),
         ({"shm_free": None}, "shm_free_mib"),
     ],
 )
@@ -107,7 +105,7 @@ def test_the_file_limit_is_that_of_the_process(tmp_path: Path):
 
 
 def test_the_limits_of_control_groups_count_as_they_do_in_training(tmp_path: Path):
-    assert read_host(tmp_path).memory_total == HostMemory().check().total_bytes
+    assert read_host(tmp_path).memory_total == read_memory().total_bytes
 
 
 def test_the_limit_of_a_container_counts_and_its_file_cache_is_free(
@@ -120,7 +118,7 @@ def test_the_limit_of_a_container_counts_and_its_file_cache_is_free(
     (group / "memory.max").write_text("1000\n")
     (group / "memory.current").write_text("700\n")
     (group / "memory.stat").write_text("anon 400\ninactive_file 200\n")
-    monkeypatch.setattr("alphazero.machine.memory.HostMemory", lambda: HostMemory(tmp_path))
+    monkeypatch.setattr("alphazero.machine.memory.read_memory", lambda: read_memory(tmp_path))
     reading = read_host(tmp_path)
     assert (reading.memory_total, reading.memory_available) == (1000, 500)
     (group / "memory.max").write_text("max\n")

@@ -5,14 +5,14 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from alphazero.machine.memory import HostMemory, MemoryState, memory_error, memory_limits
+from alphazero.machine.memory import memory_error, memory_limits, read_memory
 
 GIB = 2**30
 
 
 @pytest.fixture
-def machine(tmp_path):
-    """A root directory with files of the kernel, and HostMemory looking at it."""
+def machine(tmp_path, monkeypatch):
+    """What is read under a root directory with files of the kernel."""
 
     def build(files, available=50 * GIB, total=100 * GIB):
         for name, text in files.items():
@@ -20,15 +20,16 @@ def machine(tmp_path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         memory = SimpleNamespace(available=available, total=total)
-        return HostMemory(tmp_path, lambda: memory, lambda: 3 * GIB, "gpu-1")
+        monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+        return read_memory(tmp_path)
 
     return build
 
 
 def test_without_control_groups_it_is_what_psutil_says(machine):
-    state = machine({}).check()
-    assert (state.available_bytes, state.total_bytes, state.rss_bytes) == (50 * GIB, 100 * GIB, 3 * GIB)
-    assert str(state) == "gpu-1: 50.0 GiB of 100.0 GiB host memory available, this rank holds 3.0 GiB"
+    state = machine({})
+    assert (state.available_bytes, state.total_bytes) == (50 * GIB, 100 * GIB)
+    assert str(state) == "50.0 GiB of 100.0 GiB host memory available"
 
 
 def test_a_version_2_limit_counts_and_its_page_cache_is_free(machine):
@@ -40,7 +41,7 @@ def test_a_version_2_limit_counts_and_its_page_cache_is_free(machine):
             f"{group}/memory.current": f"{7 * GIB}\n",
             f"{group}/memory.stat": f"anon 5\nactive_file {GIB}\ninactive_file {2 * GIB}\nslab 9\n",
         }
-    ).check()
+    )
     assert (state.available_bytes, state.total_bytes) == (4 * GIB, 8 * GIB)
 
 
@@ -53,7 +54,7 @@ def test_the_tightest_of_nested_groups_wins(machine):
             "sys/fs/cgroup/outer/memory.max": f"{6 * GIB}\n",
             "sys/fs/cgroup/outer/memory.current": f"{5 * GIB}\n",
         }
-    ).check()
+    )
     assert (state.available_bytes, state.total_bytes) == (GIB, 6 * GIB)
 
 
@@ -66,7 +67,7 @@ def test_a_version_1_limit_counts(machine):
             f"{group}/memory.usage_in_bytes": f"{3 * GIB}\n",
             f"{group}/memory.stat": f"active_file 1\ntotal_active_file {GIB}\ntotal_inactive_file 0\n",
         }
-    ).check()
+    )
     assert (state.available_bytes, state.total_bytes) == (2 * GIB, 4 * GIB)
 
 
@@ -77,7 +78,7 @@ def test_a_container_that_sees_only_its_own_group_finds_it_at_the_mount(machine)
             "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{2 * GIB}\n",
             "sys/fs/cgroup/memory/memory.usage_in_bytes": f"{GIB}\n",
         }
-    ).check()
+    )
     assert (state.available_bytes, state.total_bytes) == (GIB, 2 * GIB)
 
 
@@ -90,7 +91,7 @@ def test_groups_without_a_limit_change_nothing(machine):
             "sys/fs/cgroup/memory.max": "max\n",
             "sys/fs/cgroup/memory.current": f"{GIB}\n",
         }
-    ).check()
+    )
     assert state.total_bytes == 100 * GIB
 
 
@@ -100,22 +101,20 @@ def test_more_used_than_allowed_is_nothing_available(machine):
         "sys/fs/cgroup/memory.max": "100",
         "sys/fs/cgroup/memory.current": "101",
     }
-    state = machine(files).check()
+    state = machine(files)
     assert state.available_bytes == 0 and state.is_critical
 
 
 @pytest.mark.parametrize(("available", "critical"), [(3.1, False), (2.9, True)])
 def test_critical_is_below_three_hundredths(machine, available, critical):
-    assert machine({}, available=int(available * GIB)).check().is_critical is critical
+    assert machine({}, available=int(available * GIB)).is_critical is critical
 
 
 def test_on_this_machine_it_agrees_with_psutil():
-    state = HostMemory().check()
-    assert isinstance(state, MemoryState)
+    state = read_memory()
     limits = [limit for limit, _ in memory_limits()]
     assert state.total_bytes == min([psutil.virtual_memory().total, *limits])
     assert 0 < state.available_bytes <= state.total_bytes
-    assert 0 < state.rss_bytes < state.total_bytes
 
 
 @pytest.mark.parametrize(

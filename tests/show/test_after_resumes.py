@@ -12,8 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from alphazero.base.files import complete_lines
 from alphazero.run.directory import RunDirectory
-from alphazero.show.curves import points_of
-from alphazero.show.tensorboard import NUMBERED
+from alphazero.show.tensorboard import points_of
 
 RESUMES = 5
 STEPS, GENERATION = 60, 5
@@ -42,9 +41,10 @@ def expected_points(directory):
         newest[line["kind"], line["step"]] = line
     found = collections.defaultdict(list)
     for (kind, step), line in sorted(newest.items()):
-        for point in points_of(kind, step, {k: v for k, v in line.items() if k not in ("kind", "step")}):
-            if point.value:
-                found[f"{NUMBERED[point.group]}/{point.name}"].append((point.step, point.value))
+        figures = {name: value for name, value in line.items() if name not in ("kind", "step")}
+        for name, at, value in points_of(kind, step, figures):
+            if value:
+                found[name].append((at, value))
     return found
 
 

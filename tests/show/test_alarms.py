@@ -1,7 +1,6 @@
 """Each rule of the alarms on a series made by hand, and what of it is reported."""
 
 import inspect
-import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -13,8 +12,8 @@ from alphazero.show import alarms, observer
 from alphazero.show.alarms import (
     Alarm,
     Alarms,
-    DiskHistory,
     RateHistory,
+    judge_disk,
     judge_gpus,
     judge_memory,
     judge_ranks,
@@ -119,35 +118,10 @@ def test_a_job_that_stays_slow_becomes_its_own_median():
     assert not found[-1]
 
 
-def disks(*free_gib: float, left_s: float = math.inf, every_s: float = 60.0) -> list[list[Alarm]]:
-    history = DiskHistory("a")
-    return [history.judge(number * every_s, free * GIB, left_s) for number, free in enumerate(free_gib)]
-
-
-def test_a_disk_that_is_full_before_the_end_is_told_with_its_rate_and_the_time_left():
-    *before, found = disks(10.0, 10.0, 9.0, 8.0, 7.0)
-    assert not any(before)
-    assert all(part in found[0].text for part in ("on a ", "45.00 GiB", "7.0 GiB", "9 minutes"))
-
-
-def test_a_disk_that_lasts_until_the_end_or_for_a_day_is_no_fault():
-    assert not any(disks(10.0, 9.0, 8.0, 7.0, left_s=400))
-    assert not any(disks(10_000.0, 9_999.9, 9_999.8, 9_999.7))
-    assert not any(disks(10.0, 9.0, 10.0, 9.0, 10.0, 9.0, 10.0))
-    assert not any(disks(10.0, 10.0, 5.0, 5.0, 5.0))  # the copy of one file
-
-
-def test_a_disk_that_begins_to_fill_fast_is_told_within_three_readings():
-    *before, found = disks(*[100.0] * 50, 90.0, 80.0, 70.0)
-    assert not any(before)
-    assert found
-
-
-def test_a_checkpoint_every_so_often_is_seen_within_the_hour():
-    free = [10.0 - minute // 20 * 0.5 for minute in range(0, 241, 5)]
-    found = [bool(alarm) for alarm in disks(*free, every_s=300.0)]
-    assert found.index(True) * 5 == 60
-    assert all(found[12:])
+def test_a_disk_with_little_room_is_found():
+    assert judge_disk("a", 5 * GIB) == []
+    (alarm,) = judge_disk("a", 4.5 * GIB)
+    assert all(part in alarm.text for part in ("on a ", "4.5 GiB", "5 GiB"))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -166,7 +167,7 @@ def test_hosts_of_one_name_are_told_apart_and_a_gpu_of_two_ranks_is_counted_once
 
 def interval(ranks: Ranks, seconds: float, *work_s: float, amount: float = 640.0) -> None:
     parts = [{"compute": own, "messages": 0.1} for own in work_s or (1.0, 1.0)]
-    ranks.look(TRAINING, seconds, amount, parts=parts, passes=[10, 10], left_s=[1e9, None])
+    ranks.look(TRAINING, seconds, amount, parts=parts, passes=[10, 10])
 
 
 @pytest.fixture
@@ -175,7 +176,7 @@ def job(monkeypatch) -> Ranks:
     monkeypatch.setattr(
         observer_module,
         "read_host",
-        lambda path: {"memory_available": 8 * GIB, "memory_total": 16 * GIB, "disk_free": 1e12},
+        lambda path: SimpleNamespace(memory_available=8 * GIB, memory_total=16 * GIB, disk_free=1e12),
     )
     return Ranks(("a", 0, ""), ("b", 0, ""))
 
@@ -223,13 +224,11 @@ def test_intervals_in_which_no_gpu_was_read_leave_the_others_to_be_judged(job):
 
 
 def test_hosts_are_judged_by_what_they_have_left(job, monkeypatch):
-    left = iter(range(100, 0, -1))
     monkeypatch.setattr(
         observer_module,
         "read_host",
-        lambda path: {"memory_available": GIB, "memory_total": 16 * GIB, "disk_free": next(left) * GIB},
+        lambda path: SimpleNamespace(memory_available=GIB, memory_total=16 * GIB, disk_free=GIB),
     )
-    monkeypatch.setattr(observer_module.time, "monotonic", iter(range(0, 10**6, 30)).__next__)
     for _ in range(8):
         interval(job, 30.0)
     assert sorted(set(job.causes)) == ["disk", "memory"]

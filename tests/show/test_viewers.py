@@ -17,6 +17,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.run.directory import RunDirectory
 from alphazero.settings.load import load_config
 from alphazero.settings.sections import RunConfig
+from alphazero.show.tensorboard import points_of
 from alphazero.show.viewers import open_writers
 from alphazero.show.weights_and_biases import require_wandb
 
@@ -25,6 +26,22 @@ def events_of(run):
     events = EventAccumulator(str(run.path), size_guidance={"scalars": 0, "tensors": 0})
     events.Reload()
     return events
+
+
+def test_figures_are_grouped_and_ids_and_unknown_kinds_are_no_curves():
+    figures = {"loss": 2.0, "sample_id_sum": 7.0}
+    assert list(points_of("step", 1, figures)) == [("1_train/loss", 1, 2.0)]
+    assert list(points_of("epoch", 1, {**figures, "ended_in_step": 30.0})) == [
+        ("1_train/epoch_loss", 30, 2.0)
+    ]
+    assert list(points_of("time_share", 10, {"checkpoint": 0.5})) == [
+        ("4_speed/share_of_time/checkpoint", 10, 0.5)
+    ]
+    assert list(points_of("unknown", 1, {"loss": 1.0})) == []
+
+
+def test_a_generation_stands_at_the_first_step_that_trains_on_it():
+    assert list(points_of("self_play", 20, {"games": 3.0})) == [("3_selfplay/games", 21, 3.0)]
 
 
 def test_tensorboard_has_settings_with_final_figures_and_events(tmp_path):

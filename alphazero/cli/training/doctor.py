@@ -6,7 +6,7 @@ import argparse
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,11 @@ from alphazero.machine.environment import environment
 from alphazero.machine.findings import exit_status
 from alphazero.machine.health import HealthReport, check_this_host, to_json, to_table
 from alphazero.settings.flags import whole
-from alphazero.settings.load import Config, load_config, preset_names
+from alphazero.settings.load import load_config, preset_names
 
-FORMAT, VERSION = "alphazero-doctor", 3
+FORMAT, VERSION = "alphazero-doctor", 4
 MOST_RANKS = 4096
-GIB, MIB, MILLION = 1 << 30, 1 << 20, 1_000_000
+GIB, MILLION = 1 << 30, 1_000_000
 # Of the memory, what weights, gradients and optimizer state may take beside activations and libraries.
 MEMORY_SHARE = 0.8
 # Operations a second of bf16 and fp16 products, without sparsity, by what NVML's names begin with (NVIDIA's
@@ -121,11 +121,10 @@ def cpu_peak() -> float:
 class PresetCost:
     """What a preset costs, by arithmetic.
 
-    flop: operations of a position's forward pass. kept_bytes: of a position in training, by
-    activation_checkpointing. rank_bytes: weights, gradients and optimizer state of a rank, by ZeRO stage.
-    fits: whether the memory here holds them at the preset's stage, None where it is not known. trains, plays:
-    positions a second at the recorded shares of the peak. hours: for a million positions, games included
-    where the preset plays them itself. The three are None where the peak is not known.
+    flop: operations of a position's forward pass. fits: whether the memory here holds weights, gradients and
+    optimizer state at the preset's ZeRO stage, None where it is not known. trains, plays: positions a second
+    at the recorded shares of the peak. hours: for a million positions, games included where the preset plays
+    them itself. The three are None where the peak is not known.
     """
 
     preset: str
@@ -133,95 +132,80 @@ class PresetCost:
     network: str
     parameters: int
     flop: int
-    step_flop: int
-    kept_bytes: Mapping[str, int]
-    rank_bytes: Sequence[int]
     fits: bool | None
-    trains: float | None
-    plays: float | None
-    hours: float | None
+    trains: float | None = None
+    plays: float | None = None
+    hours: float | None = None
 
 
 def preset_cost(preset: str, computer: Computer) -> PresetCost:
     """The cost of a preset whose training and games are shared out over the ranks of `computer`."""
-    from alphazero.network.model.sizes import STAGES, on_meta_device, rank_bytes, size_of
+    from alphazero.network.model.sizes import PASSES_OF_STEP, forward_flops, on_meta_device, rank_bytes
     from alphazero.training.engine.optimizer import state_numbers
 
     config = load_config(preset, {})
-    size, network = size_of(config.network), on_meta_device(config.network)
+    network, flop = on_meta_device(config.network), forward_flops(config.network)
     moments = state_numbers(network, config.optimizer.optimizer)
-    by_stage = [rank_bytes(network, moments, stage, computer.ranks) for stage in STAGES]
-    needed = by_stage[config.training.zero_stage] * (1 if computer.device == "cuda" else computer.ranks)
-    trains = plays = hours = None
-    if computer.peak:
-        of_training, of_evaluations = RECORDED_SHARES[computer.device]
-        trains = of_training * computer.peak / size.step_flop
-        plays = of_evaluations * computer.peak / size.flop / evaluations_per_position(config)
-        hours = MILLION / trains / 3600
-        if config.self_play.mode != "supervised":
-            hours += MILLION / config.self_play.reuse / plays / 3600
-    return PresetCost(
+    needed = rank_bytes(network, moments, config.training.zero_stage, computer.ranks)
+    needed *= 1 if computer.device == "cuda" else computer.ranks
+    cost = PresetCost(
         preset=preset,
         game=config.network.game,
         network=f"{config.network.blocks}x{config.network.filters}",
-        parameters=size.parameters,
-        flop=size.flop,
-        step_flop=size.step_flop,
-        kept_bytes=size.kept_bytes,
-        rank_bytes=by_stage,
+        parameters=network.parameter_count(),
+        flop=flop,
         fits=needed <= MEMORY_SHARE * computer.memory_bytes if computer.memory_bytes else None,
-        trains=trains,
-        plays=plays,
-        hours=hours,
     )
-
-
-def evaluations_per_position(config: Config) -> float:
-    """Evaluations for each position to train on: the simulations of all moves over the moves kept."""
+    if not computer.peak:
+        return cost
+    # Evaluations for each position to train on: the simulations of all moves over the moves kept.
     share, simulations = config.self_play.full_search_share, config.search.simulations
-    return (share * simulations + (1 - share) * config.self_play.fast_simulations) / share
+    evaluations = (share * simulations + (1 - share) * config.self_play.fast_simulations) / share
+    of_training, of_evaluations = RECORDED_SHARES[computer.device]
+    trains = of_training * computer.peak / (PASSES_OF_STEP * flop)
+    plays = of_evaluations * computer.peak / flop / evaluations
+    hours = MILLION / trains / 3600
+    if config.self_play.mode != "supervised":
+        hours += MILLION / config.self_play.reuse / plays / 3600
+    return replace(cost, trains=trains, plays=plays, hours=hours)
 
 
 def environment_lines(here: Mapping[str, Any]) -> list[str]:
     """A line per subject."""
-    processor, memory, cuda = (here[name] for name in ("processor", "memory", "cuda"))
-    state, devices = here["git"], here["devices"]
+    processor, memory, state = (here[name] for name in ("processor", "memory", "git"))
     changed = counted(len(state["changed_files"]), "changed file")
-    gpus = (str(gpu.get("fault") or f"{gpu['index']}: {gpu['name']} {gpu['uuid']}") for gpu in devices)
+    gpus = (
+        str(gpu.get("fault") or f"{gpu['index']}: {gpu['name']} {gpu['uuid']}") for gpu in here["devices"]
+    )
+    available, total, swap = (memory[f"{name}_bytes"] / GIB for name in ("available", "total", "swap"))
+    versions = {
+        name: [f"{key} {value}" for key, value in here[name].items()] for name in ("packages", "cuda")
+    }
     rows = [
         ("commit", f"{state['commit'][:12]} on {state['branch']}, {changed}"),
         ("system", f"{here['platform']}, Python {here['python']}"),
-        ("packages", ", ".join(f"{name} {version}" for name, version in here["packages"].items())),
-        ("CUDA", f"runtime {cuda['runtime']}; driver {cuda['driver']}; NCCL {cuda['nccl']}"),
+        ("packages", ", ".join(versions["packages"])),
+        ("CUDA", ", ".join(versions["cuda"])),
         ("GPUs", "; ".join(gpus) or "none"),
         (
             "processor",
             f"{processor['name']}, {counted(processor['cores'], 'core')}, "
-            f"{counted(processor['processors'], 'hardware thread')}: {' '.join(processor['instructions'])}",
+            f"{counted(processor['processors'], 'hardware thread')}",
         ),
-        (
-            "memory",
-            f"{memory['available_bytes'] / GIB:.1f} of {memory['total_bytes'] / GIB:.1f} GiB available, "
-            f"{memory['swap_bytes'] / GIB:.1f} GiB of swap",
-        ),
+        ("memory", f"{available:.1f} of {total:.1f} GiB available, {swap:.1f} GiB of swap"),
     ]
     return table(rows)
 
 
 def cost_lines(costs: Sequence[PresetCost], computer: Computer) -> list[str]:
     """A row per preset, and what the columns mean."""
-    head = (
-        *("preset", "network", "parameters", "FLOP", "position, MiB", "rank, GiB", "fits"),
-        *("trains", "plays", "1 M positions"),
-    )
+    head = ("preset", "network", "parameters", "FLOP", "fits", "trains", "plays", "1 M positions")
     rows = [
         (
             cost.preset,
             f"{cost.game} {cost.network}",
             f"{cost.parameters / 1e6:,.1f} M",
             f"{cost.flop / 1e9:,.3g} G",
-            ", ".join(f"{size / MIB:.3g}" for size in cost.kept_bytes.values()),
-            ", ".join(f"{size / GIB:.2g}" for size in cost.rank_bytes),
             {True: "yes", False: "no", None: "?"}[cost.fits],
             rate(cost.trains),
             rate(cost.plays),
@@ -231,11 +215,9 @@ def cost_lines(costs: Sequence[PresetCost], computer: Computer) -> list[str]:
     ]
     ranks = f"{counted(computer.ranks, 'rank')} ({computer.device})"
     return [
-        *table([head, *rows], "llrrrrlrrr"),
+        *table([head, *rows], "llrrlrrr"),
         "",
-        "FLOP: of a position's forward pass; a training step takes three times as many.",
-        "position: memory in a step in bf16 on a GPU, --activation-checkpointing none, scores, encoders.",
-        f"rank: weights, gradients and optimizer state of each of {ranks} at ZeRO 0, 1, 2, 3.",
+        f"fits: weights, gradients and optimizer state of each of {ranks}.",
         "trains, plays: positions a second, estimated from the peak of the devices to a factor of two or so.",
     ]
 

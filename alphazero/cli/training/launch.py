@@ -29,7 +29,7 @@ from alphazero.launch.plan.resolve import resolve
 from alphazero.launch.plan.sources import LaunchRequest
 from alphazero.machine import machine as machines
 from alphazero.machine.environment import CHECKOUT, START
-from alphazero.machine.memory import HostMemory
+from alphazero.machine.memory import read_memory
 from alphazero.run.checkpoint_files import checkpoints_in
 from alphazero.run.directory import require_free
 from alphazero.run.find import find_weights
@@ -110,7 +110,7 @@ def cpu_ranks_for(num_cores: int, config: Config, resumed: Resumed | None) -> in
     training, least = config.training, LEAST_MICRO_BATCH["cpu"]
     named = _in_use(BatchSizes(training.batch_size, training.micro_batch_size), saved)
     least = min(least, named) if named > 0 else least
-    available = HostMemory().check().available_bytes
+    available = read_memory().available_bytes
     return choose_cpu_ranks(num_cores, batch_size, least, config.network, available, ranks_at_work)
 
 

@@ -106,7 +106,7 @@ def _write(report: RunReport, out: Path) -> None:
 
 def _watch(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    watched = WatchedReport(args.runs, lambda: build(args.runs))
+    watched = WatchedReport(lambda: build(args.runs))
     with ReportServer(watched, args.port) as server:
         try:
             print(f"{server.url}  (on this machine; Ctrl-C ends it)", flush=True)

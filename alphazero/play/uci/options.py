@@ -8,10 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
+import psutil
+
 import alphazero._core as _core
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import one_of, quoted
-from alphazero.machine.memory import HostMemory
+from alphazero.machine.memory import read_memory
 
 EMPTY = "<empty>"  # how UCI writes an empty string
 MEMORY = ("Hash", "MemoryLimit")  # options in MB
@@ -141,9 +143,10 @@ class Options:
         """Lower an option in MB to what this process can have; a line about it, "" where it is unchanged."""
         if option.name not in MEMORY:
             return ""
-        asked, memory = self.whole(option.name), HostMemory().check()
+        asked, memory = self.whole(option.name), read_memory()
         # For one of the two: half of what this process has and can get.
-        used = min(asked, max(1, (memory.available_bytes + memory.rss_bytes) // 2 >> 20))
+        own = int(psutil.Process().memory_info().rss)
+        used = min(asked, max(1, (memory.available_bytes + own) // 2 >> 20))
         while used > 1 and not _can_allocate(used):
             used //= 2
         self._values[option.name] = str(used)

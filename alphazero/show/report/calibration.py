@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from alphazero.run.figures import RunFigures
-from alphazero.run.validation_record import Bins, ValidationRecord
+from alphazero.run.validation_record import Bins
+from alphazero.show.report.overview import ReadRun
 from alphazero.show.report.panel import Mark, Panel, curve, numbers
 
 GROUP = "What the network knows"
@@ -18,31 +18,22 @@ NO_RECORD = (
 TRUTHS = {"results": "held-out games", "exact": "exact truth"}
 
 
-def calibration_panels(
-    runs: Sequence[RunFigures],
-    records: Sequence[Sequence[ValidationRecord]],
-    searches: Sequence[Bins | None],
-) -> list[Panel]:
+def calibration_panels(runs: Sequence[ReadRun]) -> list[Panel]:
     """Reliability of score and draw, calibration error over the run, figures by phase."""
-    return [
-        _reliability(records, searches),
-        _calibration_error(runs, records),
-        _phases(records),
-        _phases_over_run(runs, records),
-    ]
+    return [_reliability(runs), _calibration_error(runs), _phases(runs), _phases_over_run(runs)]
 
 
-def _reliability(records: Sequence[Sequence[ValidationRecord]], searches: Sequence[Bins | None]) -> Panel:
+def _reliability(runs: Sequence[ReadRun]) -> Panel:
     marks: list[Mark] = []
-    for number, (recorded, search) in enumerate(zip(records, searches, strict=True)):
-        if recorded:
-            newest = recorded[-1]
+    for number, run in enumerate(runs):
+        if run.records:
+            newest = run.records[-1]
             truth = TRUTHS.get(newest.truth, newest.truth)
             marks += _diagram(f"network, score ({truth})", number, 0, newest.score)
-            if len(records) == 1:  # else there would be too many
+            if len(runs) == 1:  # else there would be too many
                 marks += _diagram(f"network, draw ({truth})", number, 1, newest.draw)
-        if search is not None:
-            marks += _diagram("search in self-play games, score", number, 2, search)
+        if run.search is not None:
+            marks += _diagram("search in self-play games, score", number, 2, run.search)
     note = (
         "Where 70 % is expected, the side to move should score 70 %. Below the diagonal on the right, "
         "above it on the left: overconfident. The larger the dot, the more positions."
@@ -67,22 +58,22 @@ def _diagram(label: str, run: int, place: int, bins: Bins) -> list[Mark]:
     ]
 
 
-def _calibration_error(runs: Sequence[RunFigures], records: Sequence[Sequence[ValidationRecord]]) -> Panel:
+def _calibration_error(runs: Sequence[ReadRun]) -> Panel:
     marks: list[Mark] = []
-    for number, (run, recorded) in enumerate(zip(runs, records, strict=True)):
-        step = np.array([float(record.step) for record in recorded])
+    for number, run in enumerate(runs):
+        step = np.array([float(record.step) for record in run.records])
         for place, label in enumerate(("score", "draw") if len(runs) == 1 else ("score",)):
-            value = np.array([getattr(record, label).error for record in recorded])
-            marks += curve(label, number, place, run, (step, value), "lowest", is_share=True)
+            value = np.array([getattr(record, label).error for record in run.records])
+            marks += curve(label, number, place, run.figures, (step, value), "lowest", is_share=True)
     note = "The mean distance from the diagonal, by positions."
     title = "Calibration error over the run"
     return Panel("calibration_error", GROUP, title, "share", marks, NO_RECORD, note=note, share=True)
 
 
-def _phases(records: Sequence[Sequence[ValidationRecord]]) -> Panel:
+def _phases(runs: Sequence[ReadRun]) -> Panel:
     marks = []
-    for number, recorded in enumerate(records):
-        if recorded and (phases := recorded[-1].phases):
+    for number, run in enumerate(runs):
+        if run.records and (phases := run.records[-1].phases):
             marks.append(
                 {
                     "label": "right moves",
@@ -101,19 +92,19 @@ def _phases(records: Sequence[Sequence[ValidationRecord]]) -> Panel:
     return Panel("phases", GROUP, title, "share", marks, NO_RECORD, "bars", note, share=True)
 
 
-def _phases_over_run(runs: Sequence[RunFigures], records: Sequence[Sequence[ValidationRecord]]) -> Panel:
+def _phases_over_run(runs: Sequence[ReadRun]) -> Panel:
     marks: list[Mark] = []
-    for number, (run, recorded) in enumerate(zip(runs, records, strict=True)):
-        names = dict.fromkeys(phase.name for record in recorded for phase in record.phases)
+    for number, run in enumerate(runs):
+        names = dict.fromkeys(phase.name for record in run.records for phase in record.phases)
         for place, name in enumerate(names):
             points = [
                 (float(record.step), phase.value_mse)
-                for record in recorded
+                for record in run.records
                 for phase in record.phases
                 if phase.name == name
             ]
             step, value = np.array(points).T
-            marks += curve(name, number, place, run, (step, value), "lowest")
+            marks += curve(name, number, place, run.figures, (step, value), "lowest")
     note = "Openings are hard to judge, endgames are nearly decided."
     title, unit = "Value error by phase", "(W - L - result) squared"
     return Panel("phase_value_error", GROUP, title, unit, marks, NO_RECORD, note=note)

@@ -7,14 +7,14 @@ rules are not the core's are shown as these draw them, and their moves are texts
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import chess
 import numpy as np
 
 from alphazero.base.errors import AlphaZeroError, GameInputError
-from alphazero.base.text import reason, shortened
+from alphazero.base.text import shortened
 from alphazero.data.store.games import GameRow, games_of
 from alphazero.data.store.store import GameStore
 from alphazero.games.core_types import Line
@@ -95,33 +95,13 @@ FIXED_POINT = 65535.0
 DAMAGED = (AlphaZeroError, ValueError, LookupError)  # of records, and of rules that are no longer theirs
 
 
-def stored_games(store: GameStore) -> tuple[list[dict[str, Any]], str]:
-    """The newest games of a store, the last one first, without those that cannot be replayed; and why not."""
-    first = max(0, store.num_games - NEWEST_GAMES)
-    found, fault = [], ""
-    for number, game in enumerate(games_of(store, first), start=first + 1):
-        try:
-            seen = _of_store(store.manifest.game_now, game)
-            found.append(_game_json(store.manifest.game_now, seen, _title(number)))
-        except DAMAGED as error:
-            fault = f"The games of this run cannot be replayed: {reason(error)}"
-    return found[::-1], fault
-
-
-def moves_alone(store: GameStore) -> list[dict[str, Any]]:
-    """The same games where there are no rules to replay them: the numbers of their actions."""
-    first = max(0, store.num_games - NEWEST_GAMES)
-    found = []
-    for number, game in enumerate(games_of(store, first), start=first + 1):
-        moves = [[str(move), -1, -1] for move in game.lists["moves"].tolist()[:MOST_PLIES]]
-        frames = [{"drawing": "", "move": move, "first_to_move": True} for move in (None, *moves)]
-        seen = SeenGame(None, (), RESULTS[game.values.get("result")], (), {})
-        found.append(_as_json(_title(number), seen, frames))
-    return found[::-1]
-
-
-def _title(number: int) -> str:
-    return f"Self-play game {number:,}"
+def stored_games(store: GameStore) -> list[dict[str, Any]]:
+    """The newest games of a store, the last one first. Raises one of DAMAGED where one cannot be replayed."""
+    name, first = store.manifest.game_now, max(0, store.num_games - NEWEST_GAMES)
+    return [
+        _game_json(name, _of_store(name, game), f"Self-play game {number:,}")
+        for number, game in enumerate(games_of(store, first), start=first + 1)
+    ][::-1]
 
 
 def held_out_games(seen: SeenGames) -> list[dict[str, Any]]:
@@ -147,7 +127,7 @@ def wrong_positions(game: str, record: ValidationRecord) -> list[dict[str, Any]]
             line = make_line(known_game(game), wrong.position)
             reader = MoveReader(line)
             target = reader.arrow(wrong.move, wrong.share)
-            shown = _position(line)
+            shown = position_of(line)
         except DAMAGED:
             continue
         found.append(
@@ -197,17 +177,19 @@ def _searched(game: GameRow, text: Callable[[int], str], ply: int) -> SeenPly | 
 def _game_json(name: str, game: SeenGame, title: str) -> dict[str, Any]:
     """Each position with the move that led there and its evaluation; values are the first player's."""
     line = make_line(name, game.start)
-    frames: list[dict[str, Any]] = [_frame(line, None)]
+    frames: list[dict[str, Any]] = [{**position_of(line), "move": None}]
     for ply, move in enumerate(game.moves[:MOST_PLIES]):
         reader = MoveReader(line)
         played = reader.arrow(move)
-        _look(frames[-1], reader, line, game.plies[ply] if ply < len(game.plies) else None)
+        if (seen := game.plies[ply] if ply < len(game.plies) else None) is not None:
+            sign = 1.0 if line.first_player_to_move else -1.0
+            frames[-1] |= {
+                "value": rounded(sign * seen.value),
+                "draw": rounded(seen.draw),
+                "policy": reader.arrows(seen.policy),
+            }
         line.push(reader.move(move))
-        frames.append(_frame(line, played[:3]))
-    return _as_json(title, game, frames)
-
-
-def _as_json(title: str, game: SeenGame, frames: list[dict[str, Any]]) -> dict[str, Any]:
+        frames.append({**position_of(line), "move": played[:3]})
     return {
         "title": title,
         "result": game.result,
@@ -217,20 +199,7 @@ def _as_json(title: str, game: SeenGame, frames: list[dict[str, Any]]) -> dict[s
     }
 
 
-def _frame(line: Line, move: Sequence[Any] | None) -> dict[str, Any]:
-    return {**_position(line), "move": move}
-
-
-def _position(line: Line) -> dict[str, Any]:
-    """drawing: of a game that its rules draw; cells: of any other."""
+def position_of(line: Line) -> dict[str, Any]:
+    """As boards.js draws it. drawing: of a game that its rules draw; cells: of any other."""
     board = {"drawing": drawing_of(line)} if is_outside(line.NAME) else {"cells": cells_of(line)}
     return {**board, "first_to_move": line.first_player_to_move}
-
-
-def _look(frame: dict[str, Any], reader: MoveReader, line: Line, seen: SeenPly | None) -> None:
-    if seen is None:
-        return
-    sign = 1.0 if line.first_player_to_move else -1.0
-    frame["value"] = rounded(sign * seen.value)
-    frame["draw"] = rounded(seen.draw)
-    frame["policy"] = reader.arrows(seen.policy)

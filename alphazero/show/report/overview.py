@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,28 +19,50 @@ from alphazero.run.checkpoint_files import read_json
 from alphazero.run.directory import RunDirectory
 from alphazero.run.figures import RunFigures
 from alphazero.run.overview import RunOverview, network_text
+from alphazero.run.validation_record import Bins, ValidationRecord
 from alphazero.settings.load import SECTIONS, Config, to_table
 from alphazero.settings.sections import MOST_POSITIONS
 from alphazero.show.report.panel import rounded
 
 LONGEST_TEXT = 1000
-NEWEST_WEIGHTS = 12
 SOFTWARE = ("alphazero", "torch", "deepspeed", "Python")
 
 
 @dataclass(frozen=True)
 class Start:
-    """One start of a run. step: at which it started, None if not recorded. typed: the user's words."""
+    """One start of a run. step: at which it started, None if not recorded. typed: the user's words.
+
+    recorded: all that the run has of it.
+    """
 
     time: str
     host: str
     step: int | None
     typed: tuple[str, ...]
-    command: str
-    commit: str
-    python: str
-    platform: str
-    packages: Mapping[str, str]
+    recorded: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ReadRun:
+    """What is read of a run. search: the calibration of its values in the run's own games."""
+
+    figures: RunFigures
+    config: Mapping[str, Any]
+    records: Sequence[ValidationRecord]
+    ratings: Mapping[int, tuple[float, float, float]]  # by step the Elo and its 95 % interval
+    overview: RunOverview
+    starts: Sequence[Start] = ()
+    search: Bins | None = None
+
+    @property
+    def game(self) -> str:
+        """By its settings; '' where they cannot be read."""
+        return str(self.config.get("network", {}).get("game", ""))
+
+    @property
+    def batch_size(self) -> int | None:
+        """Positions of a step, None where the settings have none."""
+        return whole_number(self.config.get("training", {}).get("batch_size"), MOST_POSITIONS)
 
 
 def read_config(run: RunDirectory) -> dict[str, Any]:
@@ -55,24 +76,10 @@ def read_starts(run: RunDirectory) -> list[Start]:
     starts = []
     for path in sorted(run.path.glob("started-*.json")):
         body = _read_json(path)
-        packages = body.get("packages")
-        argv, typed, step = (body.get(name) for name in ("argv", "command", "step"))
-        words = typed if isinstance(typed, list) else []
-        starts.append(
-            Start(
-                time=_moment(body.get("time")),
-                host=_text(body.get("host")),
-                step=whole_number(step, MOST_STEPS),
-                typed=tuple(str(word) for word in words),
-                command=_text(shlex.join(map(str, words or (argv if isinstance(argv, list) else [])))),
-                commit=_text(body.get("commit"))[:12],
-                python=_text(body.get("python")),
-                platform=_text(body.get("platform")),
-                packages={str(name): _text(version) for name, version in packages.items()}
-                if isinstance(packages, dict)
-                else {},
-            )
-        )
+        typed, time = body.get("command"), _text(body.get("time")).replace("T", " ")
+        words = tuple(map(str, typed if isinstance(typed, list) else ()))
+        step = whole_number(body.get("step"), MOST_STEPS)
+        starts.append(Start(time, _text(body.get("host")), step, words, body))
     return starts
 
 
@@ -110,84 +117,39 @@ def compared_settings(configs: list[dict[str, Any]]) -> list[tuple[str, list[str
     return rows
 
 
-def facts(
-    figures: RunFigures, config: Mapping[str, Any], starts: list[Start], overview: RunOverview
-) -> list[tuple[str, str]]:
+def facts(run: ReadRun) -> list[tuple[str, str]]:
     """The run in short: names and values."""
-    network, training = config.get("network", {}), config.get("training", {})
-    steps = f"{figures.last_step:,}"
-    if overview.num_steps >= 0:
-        steps += f" of {overview.num_steps:,}"
+    figures, training = run.figures, run.config.get("training", {})
     minutes = figures.of("speed").last("minutes")
-    batch_size = whole_number(training.get("batch_size"), MOST_POSITIONS)
     games = figures.of("self_play").columns.get("games")
     rows = [
-        ("state", overview.state.value),
-        ("game", str(network.get("game", ""))),
-        ("network", network_text(network)),
-        ("steps", steps),
-        ("positions trained on", "" if batch_size is None else f"{figures.last_step * batch_size:,}"),
+        ("state", run.overview.state.value),
+        ("game", run.game),
+        ("network", network_text(run.config.get("network", {}))),
+        ("steps", f"{figures.last_step:,}"),
+        ("positions trained on", f"{figures.last_step * run.batch_size:,}" if run.batch_size else ""),
         ("games played", f"{int(games[games >= 0].sum()):,}" if games is not None else ""),
         ("wall time", duration(60 * minutes) if minutes is not None else ""),
-        ("source", str(config.get("self_play", {}).get("mode", ""))),
+        ("source", str(run.config.get("self_play", {}).get("mode", ""))),
         ("precision", str(training.get("precision", ""))),
     ]
-    if starts:
-        rows += [
-            ("started", starts[0].time + (f", {len(starts)} starts" if len(starts) > 1 else "")),
-            ("host", starts[-1].host),
-        ]
-    if skipped := len(figures.skipped_steps):
-        rows.append(("steps skipped", f"{skipped:,}"))
-    if figures.num_damaged:
-        rows.append(("damaged lines skipped", f"{figures.num_damaged:,}"))
+    if run.starts:
+        count = f", {len(run.starts)} starts" if len(run.starts) > 1 else ""
+        rows += [("started", run.starts[0].time + count), ("host", run.starts[-1].host)]
     return [(name, value[:LONGEST_TEXT]) for name, value in rows if value]
 
 
-def origin(starts: list[Start]) -> list[tuple[str, str]]:
-    """What made the run: names and values, of its newest start."""
-    if not starts:
-        return []
-    newest = starts[-1]
-    versions = {**newest.packages, "Python": newest.python}
+def origin(start: Start) -> list[tuple[str, str]]:
+    """What made the run: names and values."""
+    found, packages = start.recorded, start.recorded.get("packages")
+    versions = {**(packages if isinstance(packages, dict) else {}), "Python": found.get("python")}
     rows = [
-        ("command", newest.command),
-        ("commit", newest.commit),
-        ("software", ", ".join(f"{name} {versions[name]}" for name in SOFTWARE if versions.get(name))),
-        ("platform", newest.platform),
+        ("command", shlex.join(start.typed)),
+        ("commit", _text(found.get("commit"))[:12]),
+        ("software", ", ".join(f"{name} {_text(versions.get(name))}" for name in SOFTWARE)),
+        ("platform", _text(found.get("platform"))),
     ]
-    return [(name, value) for name, value in rows if value]
-
-
-def moment(time: datetime) -> str:
-    """'2026-11-25 10:25:13 UTC+1'; without a zone where it has none."""
-    offset = time.utcoffset()
-    if offset is None:
-        return f"{time:%Y-%m-%d %H:%M:%S}"
-    sign, (hours, minutes) = "-" if offset < timedelta(0) else "+", divmod(abs(offset).seconds // 60, 60)
-    shown = f"{sign}{hours}" + (f":{minutes:02}" if minutes else "") if offset else ""
-    return f"{time:%Y-%m-%d %H:%M:%S} UTC{shown}"
-
-
-def _moment(value: object) -> str:
-    """A time of a run's files; the text as it is where it is none."""
-    text = _text(value)
-    try:
-        return moment(datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z"))
-    except ValueError:
-        return text
-
-
-def weights_files(run: RunDirectory) -> list[tuple[str, str]]:
-    """The run's files of weights, the newest one first, with their sizes."""
-    found = []
-    for path in run.path.glob("*.pt"):
-        try:
-            status = path.stat()
-        except OSError:  # replaced by a running job
-            continue
-        found.append((status.st_mtime, path.name, f"{status.st_size / 1e6:.1f} MB"))
-    return [(name, size) for _, name, size in sorted(found, reverse=True)[:NEWEST_WEIGHTS]]
+    return [(name, value[:LONGEST_TEXT]) for name, value in rows if value]
 
 
 def _value(value: object) -> str:

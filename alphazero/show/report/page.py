@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import html
 import json
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
-from pathlib import Path
 
 import chess.svg
 
-from alphazero.base.errors import AlphaZeroError, ConfigError
+from alphazero.base.errors import AlphaZeroError
+from alphazero.show.local_server import LocalHandler, LocalServer
 from alphazero.show.report.report import RunReport
 
 SCRIPTS = ("dom.js", "charts.js", "boards.js", "games.js", "tree.js", "page.js")
@@ -27,33 +26,47 @@ BOKEH_SCRIPTS = ("bokeh.min.js", "bokeh-api.min.js")
 
 
 def page_of(report: RunReport, watch_s: float = 0.0) -> str:
-    """The page. watch_s: how often it asks its server for newer data; 0 is never.
+    """The page. watch_s: how often it asks its server for newer data; 0 is never."""
+    names = ", ".join(run["name"] for run in report.body["runs"])
+    return html_page(
+        f"{names} - alphazero report",
+        json_of(report),
+        asset("style.css"),
+        (*_libraries(), *(asset(name) for name in SCRIPTS)),
+        connects=watch_s > 0,
+        watch=f"{watch_s:g}",
+    )
+
+
+def html_page(
+    title: str, data: str, style: str, scripts: Sequence[str], *, connects: bool, **of_body: str
+) -> str:
+    """A page whose scripts draw it from `data`, JSON. connects: to its server. of_body: data attributes.
 
     The data is in a block that is not executed, with < > & escaped, and the policy lets the browser run only
     the page's scripts, by their hashes.
     """
-    libraries = "".join(f"<script>{script}</script>\n" for script in _libraries())
-    scripts = "".join(f"<script>{script}</script>\n" for script in _own_scripts())
-    data = json_of(report).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    data = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    attributes = "".join(f' data-{name}="{html.escape(value)}"' for name, value in of_body.items())
     pieces = "".join(chess.svg.PIECES.values())  # each under its name
-    names = html.escape(", ".join(run["name"] for run in report.body["runs"]))
+    blocks = "".join(f"<script>{script}</script>\n" for script in scripts)
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_policy(is_watched=watch_s > 0)}">
+<meta http-equiv="Content-Security-Policy" content="{_policy(scripts, connects=connects)}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="icon" href="data:,">
-<title>{names} - alphazero report</title>
-<style>{_asset("style.css")}</style>
+<title>{html.escape(title)}</title>
+<style>{style}</style>
 </head>
-<body data-watch="{watch_s:g}">
+<body{attributes}>
 <header></header>
 <main><p>This page needs JavaScript; it is all within it, and nothing is fetched.</p></main>
-<footer>made by alphazero report</footer>
+<footer>made by alphazero</footer>
 <svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs>{pieces}</defs></svg>
 <script type="application/json" id="data">{data}</script>
-{libraries}{scripts}</body>
+{blocks}</body>
 </html>
 """
 
@@ -63,8 +76,8 @@ def json_of(report: RunReport) -> str:
     return json.dumps(report.to_json(), allow_nan=False, separators=(",", ":"))
 
 
-def _policy(*, is_watched: bool) -> str:
-    hashes = " ".join(f"'sha256-{_digest(script)}'" for script in (*_libraries(), *_own_scripts()))
+def _policy(scripts: Sequence[str], *, connects: bool) -> str:
+    hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     rules = [
         "default-src 'none'",
         f"script-src {hashes}",
@@ -73,7 +86,7 @@ def _policy(*, is_watched: bool) -> str:
         "base-uri 'none'",
         "form-action 'none'",
     ]
-    return "; ".join([*rules, "connect-src 'self'"] if is_watched else rules)
+    return "; ".join([*rules, "connect-src 'self'"] if connects else rules)
 
 
 def _digest(script: str) -> str:
@@ -87,21 +100,14 @@ def _libraries() -> tuple[str, ...]:
     return tuple((directory / name).read_text(encoding="utf-8").strip() for name in BOKEH_SCRIPTS)
 
 
-@cache
-def _own_scripts() -> tuple[str, ...]:
-    return tuple(_asset(name).strip() for name in SCRIPTS)
+def asset(name: str, package: str = "alphazero.show.report") -> str:
+    """A script or style sheet of a page."""
+    return (files(package) / "assets" / name).read_text(encoding="utf-8").strip()
 
 
-def _asset(name: str) -> str:
-    return (files("alphazero.show.report") / "assets" / name).read_text(encoding="utf-8")
-
-
-ADDRESS = "127.0.0.1"
 REFRESH_S = 5.0
 # Making a report takes at most this part of the time, however long the run is.
 BUSY_SHARE = 0.1
-# Files of a run whose change means new data.
-WATCHED_FILES = ("metrics.jsonl", "validation.jsonl", "ratings.jsonl", "games/manifest.json")
 
 
 @dataclass(frozen=True)
@@ -116,15 +122,11 @@ class Answers:
 class WatchedReport:
     """The newest report of unfinished runs, made again when one of their files has changed."""
 
-    def __init__(
-        self, paths: Sequence[Path], make: Callable[[], RunReport], refresh_s: float = REFRESH_S
-    ) -> None:
+    def __init__(self, make: Callable[[], RunReport], refresh_s: float = REFRESH_S) -> None:
         """Makes the first report. Raises DataError."""
-        self._paths = paths
         self._make = make
         self._refresh_s = refresh_s
         self._lock = threading.Lock()
-        self._seen = self._state()
         self._answers, self._took_s = self._made()
         self._made_at = time.monotonic()
 
@@ -132,15 +134,9 @@ class WatchedReport:
         """The newest page and data; the last ones where a run cannot be read now."""
         with self._lock:
             wait_s = max(self._refresh_s / 2, self._took_s / BUSY_SHARE)
-            if time.monotonic() - self._made_at < wait_s:
-                return self._answers
-            state = self._state()
-            if state != self._seen:
-                try:
+            if time.monotonic() - self._made_at >= wait_s:
+                with contextlib.suppress(AlphaZeroError):  # a run that is removed or started again
                     self._answers, self._took_s = self._made()
-                    self._seen = state
-                except AlphaZeroError:
-                    pass  # a run that is removed or started again: the last report stays
                 self._made_at = time.monotonic()
             return self._answers
 
@@ -148,91 +144,35 @@ class WatchedReport:
         started = time.monotonic()
         report = self._make()
         data = json_of(report).encode()
-        tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
+        without_time = data.replace(report.body["made"].encode(), b"")
+        tag = f'"{hashlib.sha256(without_time).hexdigest()[:32]}"'
         answers = Answers(page_of(report, self._refresh_s).encode(), data, tag)
         return answers, time.monotonic() - started
 
-    def _state(self) -> list[tuple[str, int, int]]:
-        state = []
-        for path in self._paths:
-            for name in WATCHED_FILES:
-                try:
-                    status = (path / name).stat()
-                except OSError:
-                    continue
-                state.append((str(path / name), status.st_size, status.st_mtime_ns))
-        return state
 
-
-class ReportServer(ThreadingHTTPServer):
-    """Serves / and /report.json to browsers of this machine."""
-
-    daemon_threads = True
+class ReportServer(LocalServer):
+    """Serves / and /report.json."""
 
     def __init__(self, watched: WatchedReport, port: int = 0) -> None:
         """port: 0 takes a free one. Raises ConfigError where it is taken."""
-        try:
-            super().__init__((ADDRESS, port), Handler)
-        except (OSError, OverflowError) as error:
-            raise ConfigError(
-                f"--port {port}: cannot be opened: {error}; expected a free port, or none for any"
-            ) from error
+        super().__init__(ReportHandler, port)
         self.watched = watched
 
-    @property
-    def url(self) -> str:
-        """Where a browser finds it."""
-        return f"http://{ADDRESS}:{self.server_port}/"
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that leaves is no error."""
-        if not isinstance(sys.exc_info()[1], ConnectionError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Answers GET and HEAD."""
+class ReportHandler(LocalHandler):
+    """Answers one connection."""
 
     server: ReportServer
-    server_version = "alphazero"
-    sys_version = ""
-    protocol_version = "HTTP/1.1"
-    timeout = 60
 
-    def do_GET(self) -> None:
+    def get(self, path: str) -> None:
         """The page or its data."""
-        # A page elsewhere must not read a report by a name that it has pointed at this machine.
-        own = [f"{name}:{self.server.server_port}" for name in (ADDRESS, "localhost")]
-        if self.headers.get("Host", "") not in own:
-            self._send(
-                HTTPStatus.FORBIDDEN, b"expected the address printed by alphazero report\n", "text/plain"
-            )
-            return
-        path = self.path.partition("?")[0]
         if path not in ("/", "/report.json"):
-            self._send(HTTPStatus.NOT_FOUND, b"expected / or /report.json\n", "text/plain")
+            self.send(HTTPStatus.NOT_FOUND, b"expected / or /report.json\n")
             return
         answers = self.server.watched.answers()
         if path == "/":
-            self._send(HTTPStatus.OK, answers.page, "text/html")
+            self.send(HTTPStatus.OK, answers.page, "text/html")
         elif self.headers.get("If-None-Match") == answers.tag:
-            self._send(HTTPStatus.NOT_MODIFIED, b"", "application/json", answers.tag)
+            self.send(HTTPStatus.NOT_MODIFIED, b"", "application/json", answers.tag)
         else:
-            self._send(HTTPStatus.OK, answers.data, "application/json", answers.tag)
-
-    do_HEAD = do_GET
-
-    def _send(self, status: HTTPStatus, body: bytes, kind: str, tag: str = "") -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", f"{kind}; charset=utf-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        if tag:
-            self.send_header("ETag", tag)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Log nothing: a line every few seconds would hide the others."""
+            self.send(HTTPStatus.OK, answers.data, "application/json", answers.tag)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from alphazero.run.figures import Column, RunFigures
-from alphazero.run.validation_record import Bins, ValidationRecord
 from alphazero.show.report.calibration import calibration_panels
+from alphazero.show.report.overview import ReadRun
 from alphazero.show.report.panel import Mark, Panel, curve, curve_mark, table_panels, thin
 
 NO_RATINGS = (
@@ -37,39 +36,29 @@ TIMES = {
 }
 
 
-def all_panels(
-    runs: Sequence[RunFigures],
-    configs: Sequence[Mapping[str, Any]],
-    records: Sequence[Sequence[ValidationRecord]],
-    searches: Sequence[Bins | None],
-    ratings: Sequence[Mapping[int, tuple[float, float, float]]],
-) -> list[Panel]:
-    """The panels of several runs, of which each argument has one entry.
-
-    searches: calibration of the search's expected score in self-play games. ratings: see rating_panel.
-    """
+def all_panels(runs: Sequence[ReadRun]) -> list[Panel]:
+    """The panels of several runs."""
+    figures = [run.figures for run in runs]
     return [
-        *table_panels("Learning", runs),
-        *calibration_panels(runs, records, searches),
-        *table_panels("Strength", runs),
-        rating_panel(runs, ratings),
-        *self_play_panels(runs),
-        *speed_panels(runs, configs),
-        *gpu_panels(runs),
-        *table_panels("Machines", runs),
+        *table_panels("Learning", figures),
+        *calibration_panels(runs),
+        *table_panels("Strength", figures),
+        rating_panel(runs),
+        *self_play_panels(figures),
+        *speed_panels(runs),
+        *gpu_panels(figures),
+        *table_panels("Machines", figures),
     ]
 
 
-def rating_panel(
-    runs: Sequence[RunFigures], ratings: Sequence[Mapping[int, tuple[float, float, float]]]
-) -> Panel:
-    """Elo over checkpoints. ratings: by step the Elo and the ends of its 95 % interval."""
+def rating_panel(runs: Sequence[ReadRun]) -> Panel:
+    """Elo over checkpoints."""
     marks = []
-    for number, (run, rated) in enumerate(zip(runs, ratings, strict=True)):
-        if rated:
-            step = np.array(sorted(rated), np.float64)
-            elo, low, high = np.array([rated[int(one)] for one in step]).T
-            marks.append(curve_mark("Elo", number, 0, step, run.minutes(step), elo, low, high))
+    for number, run in enumerate(runs):
+        if run.ratings:
+            step = np.array(sorted(run.ratings), np.float64)
+            elo, low, high = np.array([run.ratings[int(one)] for one in step]).T
+            marks.append(curve_mark("Elo", number, 0, step, run.figures.minutes(step), elo, low, high))
     note = "On the ladder's own scale; the band is the 95 % interval."
     return Panel("elo", "Strength", "Elo over checkpoints", "Elo", marks, NO_RATINGS, note=note)
 
@@ -100,27 +89,23 @@ def gpu_panels(runs: Sequence[RunFigures]) -> list[Panel]:
     return panels
 
 
-def speed_panels(runs: Sequence[RunFigures], configs: Sequence[Mapping[str, Any]]) -> list[Panel]:
+def speed_panels(runs: Sequence[ReadRun]) -> list[Panel]:
     """Throughput, and the shares of time of each run."""
-    throughput, *others = table_panels("Speed", runs)
-    of_speed = [run.of("speed") for run in runs]
+    throughput, *others = table_panels("Speed", [run.figures for run in runs])
+    of_speed = [run.figures.of("speed") for run in runs]
     if all(
         np.array_equal(lines.known("samples_per_s"), lines.known("samples_per_s_per_rank"))
         for lines in of_speed
     ):  # one rank, whose curve would hide the other
         marks = [mark for mark in throughput.marks if mark["place"] == 0]
         throughput = dataclasses.replace(throughput, marks=marks)
-    shares = [
-        _time_shares(number, run, config, len(runs))
-        for number, (run, config) in enumerate(zip(runs, configs, strict=True))
-    ]
-    return [throughput, *others, *shares]
+    return [throughput, *others, *(_time_shares(number, run, len(runs)) for number, run in enumerate(runs))]
 
 
-def _time_shares(number: int, run: RunFigures, config: Mapping[str, Any], num_runs: int) -> Panel:
+def _time_shares(number: int, run: ReadRun, num_runs: int) -> Panel:
     """Where the time of one run goes, self-play among it."""
-    lines = run.of("time_share")
-    training, playing = _seconds(run, lines.step, config)
+    lines = run.figures.of("time_share")
+    training, playing = _seconds(run, lines.step)
     parts = {
         label: np.nan_to_num(lines.columns[name]) * training
         for name, label in TIMES.items()
@@ -137,30 +122,23 @@ def _time_shares(number: int, run: RunFigures, config: Mapping[str, Any], num_ru
     marks = []
     for place, (label, part) in enumerate(parts.items()):
         at, share, _, _ = thin(step, part / total)
-        marks.append(curve_mark(label, number, place, at, run.minutes(at), share))
+        marks.append(curve_mark(label, number, place, at, run.figures.minutes(at), share))
+    title = "Where the time goes" + (f": {run.figures.name}" if num_runs > 1 else "")
+    note = "Means over ranks between log lines, without validation and the time before the first step."
     return Panel(
-        f"time_shares_{number}",
-        "Speed",
-        "Where the time goes" + (f": {run.name}" if num_runs > 1 else ""),
-        "share",
-        marks,
-        NO_TIMES,
-        kind="shares",
-        note="Means over ranks between log lines, without validation and the time before the first step.",
-        share=True,
+        f"time_shares_{number}", "Speed", title, "share", marks, NO_TIMES, "shares", note, share=True
     )
 
 
-def _seconds(run: RunFigures, step: Column, config: Mapping[str, Any]) -> tuple[Column, Column]:
+def _seconds(run: ReadRun, step: Column) -> tuple[Column, Column]:
     """Seconds of training and of self-play before each of these log lines; (1, 0) where not known."""
-    speed_step, speed = run.of("speed").known("samples_per_s")
-    played_step, played_s = run.of("self_play").known("seconds")
-    batch_size = (config.get("training") or {}).get("batch_size")
-    if not len(played_step) or not len(speed_step) or not isinstance(batch_size, int):
+    speed_step, speed = run.figures.of("speed").known("samples_per_s")
+    played_step, played_s = run.figures.of("self_play").known("seconds")
+    if not len(played_step) or not len(speed_step) or not run.batch_size:
         return np.ones(len(step)), np.zeros(len(step))
     before = np.concatenate([[0.0], step[:-1]])
     at = np.clip(np.searchsorted(speed_step, step), 0, len(speed_step) - 1)
-    training = (step - before) * batch_size / np.maximum(speed[at], 1e-9)
+    training = (step - before) * run.batch_size / np.maximum(speed[at], 1e-9)
     # A generation of step s is played before step s + 1: it belongs to the first log line after s.
     line = np.searchsorted(step, played_step, side="right")
     playing = np.bincount(line, weights=played_s, minlength=len(step) + 1)[: len(step)]

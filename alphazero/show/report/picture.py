@@ -48,7 +48,9 @@ def draw(report: RunReport) -> Figure:
     panels = [panel for panel in report.panels if panel.marks]
     if not panels:
         raise DataError("no figures to draw yet; expected runs that have logged steps")
-    head = _head(report, names)
+    results = report.body["results"] or report.body["runs"][0]["result"]
+    lines = [f"{', '.join(names)}   as of {report.body['made']}", results["sentence"]]
+    head = "\n".join(_plain(part) for line in lines for part in textwrap.wrap(line, WIDTH))
     rows = -(-len(panels) // COLUMNS)
     figure = Figure(figsize=(6.2 * COLUMNS, 3.8 * rows + 0.2 * head.count("\n") + 0.6), layout="constrained")
     axes = figure.subplots(rows, COLUMNS, squeeze=False).flatten()
@@ -62,22 +64,7 @@ def draw(report: RunReport) -> Figure:
     for axis in axes[len(panels) :]:
         axis.remove()
     figure.suptitle(head, fontsize=11, x=0.01, ha="left")
-    if empty := [panel.title for panel in report.panels if not panel.marks]:
-        figure.supxlabel(_plain(textwrap.fill(f"Without data: {', '.join(empty)}", WIDTH)), fontsize=9)
     return figure
-
-
-def _head(report: RunReport, names: Sequence[str]) -> str:
-    """The runs, the result in a sentence, and the figures, a line each."""
-    runs, results = report.body["runs"], report.body["results"]
-    lines = [f"{', '.join(names)}   as of {report.body['made']}", (results or runs[0]["result"])["sentence"]]
-    if results:
-        for row in results["rows"]:
-            cells = zip(results["head"], row, strict=True)
-            lines.append(", ".join(f"{title} {text}" for title, (text, *_) in cells if text))
-    else:
-        lines += [f"{row['label']}: {row['last']} {row['unit']}" for row in runs[0]["result"]["figures"]]
-    return "\n".join(_plain(part) for line in lines for part in textwrap.wrap(line, WIDTH))
 
 
 def _draw_panel(axis: Axes, panel: Panel, names: Sequence[str]) -> None:
@@ -150,14 +137,9 @@ def _draw_curve(axis: Axes, mark: Mark, color: str, style: str, label: str) -> N
 def _draw_shares(axis: Axes, curves: Sequence[Mark]) -> None:
     labels = [_plain(one["label"]) for one in curves]
     colors = [CURVES[one["place"] % len(CURVES)] for one in curves]
-    step = curves[0]["step"]
-    if len(step) == 1:  # an area of no width would not be seen
-        bottom = 0.0
-        for one, label, color in zip(curves, labels, colors, strict=True):
-            axis.bar([step[0]], [one["value"][0]], bottom=[bottom], label=label, color=color)
-            bottom += one["value"][0]
-    else:
-        axis.stackplot(step, [one["value"] for one in curves], labels=labels, colors=colors, alpha=0.75)
+    axis.stackplot(
+        curves[0]["step"], [one["value"] for one in curves], labels=labels, colors=colors, alpha=0.75
+    )
 
 
 def _short(value: float) -> str:

@@ -17,13 +17,11 @@ from alphazero.base.section import MOST_STEPS
 from alphazero.base.text import counted, printable, signed
 from alphazero.games.outside.names import flag_of_rules, is_outside
 from alphazero.games.registry import game_names, get_game
-from alphazero.run.figures import LARGEST_FIGURE, STEP, Column, RunFigures
+from alphazero.run.figures import LARGEST_FIGURE, STEP, Column
 from alphazero.run.metrics import explain_validation
 from alphazero.run.next_command import UNKNOWN_COMMAND, continuing, uses_of
-from alphazero.run.overview import RunOverview, RunState, network_text
-from alphazero.run.validation_record import ValidationRecord
-from alphazero.settings.sections import MOST_POSITIONS
-from alphazero.show.report.overview import Start, whole_number
+from alphazero.run.overview import RunState, network_text
+from alphazero.show.report.overview import ReadRun, whole_number
 from alphazero.show.report.panel import figure_text, smoothed
 
 # A figure of a validation that is so much worse than its best one is pointed out.
@@ -103,45 +101,23 @@ class Outcome:
         }
 
 
-@dataclass(frozen=True)
-class JudgedRun:
-    """What of a run its result is made from."""
-
-    figures: RunFigures
-    config: Mapping[str, Any]
-    records: Sequence[ValidationRecord]
-    ratings: Mapping[int, tuple[float, float, float]]
-    overview: RunOverview
-    starts: Sequence[Start]
-
-    @property
-    def game(self) -> str:
-        """By its settings; '' where they cannot be read."""
-        return str(self.config.get("network", {}).get("game", ""))
-
-    @property
-    def num_steps(self) -> int:
-        """Of the whole run; 0 where not known."""
-        asked = whole_number(self.config.get("training", {}).get("steps"), MOST_STEPS) or 0
-        return max(self.overview.num_steps, asked, 0)
-
-    def outcomes(self) -> list[Outcome]:
-        """The measures that are known; those of training where no validation was made."""
-        validation = self.figures.of("validation")
-        found = [(measure, *validation.known(measure.name)) for measure in MEASURES]
-        if not any(len(step) for _, step, _ in found):
-            training = ((measure, *self.figures.of(STEP).known(measure.name)) for measure in MEASURES)
-            found = [(measure, step, smoothed(value)) for measure, step, value in training]
-        step = np.array([float(record.step) for record in self.records])
-        found.append((CALIBRATION, step, np.array([record.score.error for record in self.records])))
-        rated = sorted(self.ratings)
-        found.append((ELO, np.array(rated, float), np.array([self.ratings[one][0] for one in rated])))
-        return [Outcome(*one) for one in found if len(one[1])]
+def outcomes_of(run: ReadRun) -> list[Outcome]:
+    """The measures that are known; those of training where no validation was made."""
+    validation = run.figures.of("validation")
+    found = [(measure, *validation.known(measure.name)) for measure in MEASURES]
+    if not any(len(step) for _, step, _ in found):
+        training = ((measure, *run.figures.of(STEP).known(measure.name)) for measure in MEASURES)
+        found = [(measure, step, smoothed(value)) for measure, step, value in training]
+    step = np.array([float(record.step) for record in run.records])
+    found.append((CALIBRATION, step, np.array([record.score.error for record in run.records])))
+    rated = sorted(run.ratings)
+    found.append((ELO, np.array(rated, float), np.array([run.ratings[one][0] for one in rated])))
+    return [Outcome(*one) for one in found if len(one[1])]
 
 
-def result_of(run: JudgedRun) -> dict[str, Any]:
+def result_of(run: ReadRun) -> dict[str, Any]:
     """A sentence, the table of figures, what looks wrong, and commands with what they are for."""
-    outcomes = run.outcomes()
+    outcomes = outcomes_of(run)
     validation = run.figures.of("validation")
     rows = [
         {
@@ -157,18 +133,15 @@ def result_of(run: JudgedRun) -> dict[str, Any]:
         "sentence": f"{_standing(run)} {words or NO_VALIDATION}",
         "figures": [outcome.to_json() for outcome in outcomes],
         "concerns": _concerns(run, outcomes if rows else []),
-        "next": _with_copying(_next(run)),
+        # What for, the command, and whether it can be typed: some runs do not know how they were started.
+        "next": [[what, command, not command.startswith(UNKNOWN_COMMAND)] for what, command in _next(run)],
     }
 
 
-def _with_copying(commands: Sequence[tuple[str, str]]) -> list[list[Any]]:
-    """What for, the command, and whether it can be typed: some runs do not know how they were started."""
-    return [[what, command, not command.startswith(UNKNOWN_COMMAND)] for what, command in commands]
-
-
-def _standing(run: JudgedRun) -> str:
+def _standing(run: ReadRun) -> str:
     """How the run stands, in a sentence."""
-    steps, last = run.num_steps, run.figures.last_step
+    asked = whole_number(run.config.get("training", {}).get("steps"), MOST_STEPS) or 0
+    steps, last = max(run.overview.num_steps, asked, 0), run.figures.last_step
     seconds = 60 * (run.figures.of("speed").last("minutes") or 0.0)
     place = f"step {last:,}" + (f" of {steps:,}" if steps else "")
     after = f" after {duration(seconds)}" if seconds else ""
@@ -177,8 +150,7 @@ def _standing(run: JudgedRun) -> str:
         left_s = seconds * (steps - last) / max(1, last)
         return f"Running: {place}{after}" + (f", about {duration(left_s)} left." if left_s > 0 else ".")
     if state is RunState.ENDED:
-        batch_size = whole_number(run.config.get("training", {}).get("batch_size"), MOST_POSITIONS)
-        positions = f", {last * batch_size:,} positions" if batch_size else ""
+        positions = f", {last * run.batch_size:,} positions" if run.batch_size else ""
         return f"Finished: {counted(last, 'step')}{positions}{after.replace('after', 'in')}."
     if state is RunState.STOPPED:
         return f"Stopped at {place}{after}; it can be continued."
@@ -187,7 +159,7 @@ def _standing(run: JudgedRun) -> str:
     return f"Ended without a report at {place}{after} (killed, out of memory, or an error)."
 
 
-def _concerns(run: JudgedRun, outcomes: Sequence[Outcome]) -> list[str]:
+def _concerns(run: ReadRun, outcomes: Sequence[Outcome]) -> list[str]:
     """What a reader should look into, each in a sentence."""
     found = []
     if alarms := run.figures.alarms:
@@ -208,7 +180,7 @@ def _concerns(run: JudgedRun, outcomes: Sequence[Outcome]) -> list[str]:
     return found
 
 
-def _next(run: JudgedRun) -> list[tuple[str, str]]:
+def _next(run: ReadRun) -> list[tuple[str, str]]:
     """What to do next, and the command for it."""
     path, state = printable(run.overview.path), run.overview.state
     if state is RunState.DAMAGED:
@@ -230,12 +202,13 @@ def _next(run: JudgedRun) -> list[tuple[str, str]]:
     return [("continue it", continuing(words, name)), *uses]
 
 
-def results_of(runs: Sequence[JudgedRun]) -> dict[str, Any]:
-    """Several runs in a table, and which is the best in what. A cell: text, note, whether it is the best."""
-    found = [{outcome.measure.name: outcome for outcome in run.outcomes()} for run in runs]
+def results_of(runs: Sequence[ReadRun]) -> dict[str, Any]:
+    """Several runs in a table. A cell: text, note, whether it is the best of its column."""
+    found = [{outcome.measure.name: outcome for outcome in outcomes_of(run)} for run in runs]
     every = {measure.name: measure for measure in (*MEASURES, ELO)}
     shown = [every[name] for name in COMPARED if any(name in outcomes for outcomes in found)]
-    best = {measure.name: _best_run(measure, found) for measure in shown} if _is_one_game(runs) else {}
+    is_one_game = len({run.game for run in runs}) == 1
+    best = {measure.name: _best_run(measure, found) for measure in shown} if is_one_game else {}
     rows = []
     for number, (run, outcomes) in enumerate(zip(runs, found, strict=True)):
         cells = []
@@ -250,14 +223,14 @@ def results_of(runs: Sequence[JudgedRun]) -> dict[str, Any]:
     head = ["run", "state", *labels, "steps", "time", "positions/s", "games/hour", "network"]
     used = [place for place in range(len(head)) if any(row[place][0] for row in rows)]
     return {
-        "sentence": _comparison(runs, found, shown, best),
+        "sentence": _comparison(runs, is_one_game),
         "head": [head[place] for place in used],
         "rows": [[row[place] for place in used] for row in rows],
-        "next": _with_copying(_next_of_several(runs, best)),
+        "next": [],
     }
 
 
-def _run_cells(run: JudgedRun) -> list[str]:
+def _run_cells(run: ReadRun) -> list[str]:
     """What a row has beside the measures."""
     speed = run.figures.of("speed")
     rates = (speed.known("samples_per_s")[1], run.figures.of("self_play").known("games_per_hour")[1])
@@ -272,10 +245,6 @@ def _run_cells(run: JudgedRun) -> list[str]:
     ]
 
 
-def _is_one_game(runs: Sequence[JudgedRun]) -> bool:
-    return len({run.game for run in runs}) == 1
-
-
 def _best_run(measure: Measure, found: Sequence[Mapping[str, Outcome]]) -> int | None:
     """The run whose newest value is the best; None where only one has any, or two are alike."""
     known = {
@@ -288,51 +257,16 @@ def _best_run(measure: Measure, found: Sequence[Mapping[str, Outcome]]) -> int |
     return order[0]
 
 
-def _comparison(
-    runs: Sequence[JudgedRun],
-    found: Sequence[Mapping[str, Outcome]],
-    shown: Sequence[Measure],
-    best: Mapping[str, int | None],
-) -> str:
-    """Which run is the best in which figures, in a sentence for each such run; and what stands against it."""
-    if not _is_one_game(runs):
-        return f"{counted(len(runs), 'run')} of different games: their figures cannot be compared."
-    parts: dict[int, list[str]] = {}
-    for measure in shown:
-        if (number := best.get(measure.name)) is not None:
-            words = f"{measure.label[0].lower()}{measure.label[1:]} ({found[number][measure.name].text(-1)})"
-            parts.setdefault(number, []).append(words)
-    praise = [
-        f"{runs[number].figures.name} has the best {_listed(words)}." for number, words in parts.items()
-    ]
-    sentence = " ".join([f"{counted(len(runs), 'run')}.", *(praise or ["No figure separates them."])])
+def _comparison(runs: Sequence[ReadRun], is_one_game: bool) -> str:
+    """How many runs, and what stands against comparing them."""
+    count = counted(len(runs), "run")
+    if not is_one_game:
+        return f"{count} of different games: their figures cannot be compared."
     names = ("validation_data", "validation_share", "validation_positions")
     asked = [
         [run.config.get(section, {}).get(name) for section in ("data", "training") for name in names]
         for run in runs
     ]
     if any(one != asked[0] for one in asked):
-        sentence += " They were validated on different positions, which makes small differences meaningless."
-    return sentence
-
-
-def _listed(words: Sequence[str]) -> str:
-    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
-
-
-def _next_of_several(runs: Sequence[JudgedRun], best: Mapping[str, int | None]) -> list[tuple[str, str]]:
-    """Matches of the run that is best in the first figure."""
-    playing = [number for number, run in enumerate(runs) if run.overview.num_steps >= 0]
-    first = next((number for number in best.values() if number in playing), None)
-    if first is None or len(playing) < 2:
-        return []
-    paths = [shlex.quote(printable(runs[number].overview.path)) for number in playing]
-    own = shlex.quote(printable(runs[first].overview.path))
-    return [
-        (
-            f"see whether it is stronger than {runs[number].figures.name}",
-            f"alphazero match {own} --against {path}",
-        )
-        for number, path in zip(playing, paths, strict=True)
-        if number != first
-    ][:3]
+        return f"{count}, validated on different positions, which makes small differences meaningless."
+    return f"{count}."

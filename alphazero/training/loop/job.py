@@ -12,7 +12,6 @@ import torch
 
 from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import GameSpec, get_spec
-from alphazero.machine.memory import HostMemory
 from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.network.weights.weights import weights_file_name
 from alphazero.run.directory import RunDirectory
@@ -133,7 +132,6 @@ class RankServices:
     metrics: AllWriters
     heartbeat: HeartbeatWriter
     stop: StopRequest
-    host_memory: HostMemory
     clock: PartClock
     writer: CheckpointWriter | None
     before_save: Callable[[Callable[[], None]], None] = lambda _: None

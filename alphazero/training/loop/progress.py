@@ -154,7 +154,7 @@ class Progress:
             passes = len(pending) * plan.passes[self._services.exchange.rank]
             amount = len(pending) * self._job.batch_size
             with self._services.clock.part(Part.MESSAGES):
-                words, seen = self._services.observer.look("training", seconds, amount, parts, passes, left_s)
+                words, seen = self._services.observer.look("training", seconds, amount, parts, passes)
             for kind, figures in seen.items():
                 if figures:
                     self._metrics.write(kind, step, figures)

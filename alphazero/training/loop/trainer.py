@@ -11,7 +11,7 @@ from alphazero.base.errors import TrainingError
 from alphazero.base.log import Topic
 from alphazero.base.text import counted
 from alphazero.games.batch import MicroBatch
-from alphazero.machine.memory import memory_error
+from alphazero.machine.memory import memory_error, read_memory
 from alphazero.network.inference.kernels import kernels_in_use
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint, Tensors, TrainingState
@@ -238,9 +238,9 @@ class Trainer:
         if self._job.runtime.is_main and self._save_s and since_save_s >= self._save_s:
             events |= Event.SAVE
         if self._is_log_step(self.position.step):
-            memory = services.host_memory.check()
+            memory = read_memory()
             if memory.is_critical:
-                self._console.alarm(f"out of memory: {memory}")
+                self._console.alarm(f"out of memory: {self._job.runtime.host}: {memory}")
                 events |= Event.HOST_MEMORY
         return events
 

@@ -11,7 +11,6 @@ from functools import cache, partial
 import torch
 
 from alphazero.machine.findings import Finding
-from alphazero.machine.memory import HostMemory
 from alphazero.machine.watcher import HealthWatcher
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters
@@ -85,7 +84,6 @@ def open_services(
         metrics=metrics,
         heartbeat=heartbeat,
         stop=rank.stop,
-        host_memory=HostMemory(host=runtime.host),
         clock=clock,
         writer=writer,
         before_save=before_save,

@@ -16,7 +16,7 @@ from alphazero.base.files import sha256_of
 from alphazero.base.section import flag_of
 from alphazero.base.text import counted
 from alphazero.games.registry import get_spec
-from alphazero.machine.memory import HostMemory
+from alphazero.machine.memory import read_memory
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.model.sizes import FLOAT_BYTES, STAGES, on_meta_device, rank_bytes
 from alphazero.network.weights.checkpoint import Checkpoint, Tensors
@@ -39,7 +39,7 @@ def available_to_rank(runtime: Runtime) -> int:
     """Bytes that a network may take: of its GPU, or its part of the memory that its host has available."""
     if runtime.device.type == "cuda":
         return int(torch.cuda.mem_get_info(runtime.device)[0]) - LIBRARY_BYTES
-    return int(CPU_SHARE * HostMemory().check().available_bytes) // runtime.local_world_size
+    return int(CPU_SHARE * read_memory().available_bytes) // runtime.local_world_size
 
 
 @dataclass(frozen=True)

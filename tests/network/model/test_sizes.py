@@ -1,4 +1,4 @@
-"""The size of networks, by hand: numbers, operations, and bytes that a training step keeps."""
+"""The size of networks, by hand: numbers, operations, and bytes that a rank keeps."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from alphazero.network.model.sizes import (
-    CHECKPOINTINGS,
-    NetworkSize,
+    forward_flops,
     on_meta_device,
     rank_bytes,
-    size_of,
 )
 from alphazero.settings.load import load_config
 from alphazero.settings.sections import NetworkConfig
@@ -27,46 +25,21 @@ TINY = dataclasses.replace(
 )
 
 
-def of_an_encoder(config: NetworkConfig) -> NetworkSize:
-    """What one more encoder brings."""
-    one, two = (size_of(dataclasses.replace(config, blocks=blocks)) for blocks in (1, 2))
-    return NetworkSize(
-        parameters=two.parameters - one.parameters,
-        flop=two.flop - one.flop,
-        kept_bytes={kind: two.kept_bytes[kind] - one.kept_bytes[kind] for kind in CHECKPOINTINGS},
-    )
+def size_of(config: NetworkConfig) -> tuple[int, int]:
+    """Numbers and operations."""
+    return on_meta_device(config).parameter_count(), forward_flops(config)
 
 
 def test_an_encoder_has_the_numbers_and_operations_of_a_hand_calculation() -> None:
     """4 channels, 2 heads of 2, 8 units; smolgen with 2 channels and 16 units for each of 2 heads."""
-    found = of_an_encoder(TINY)
+    one, two = (size_of(dataclasses.replace(TINY, blocks=blocks)) for blocks in (1, 2))
     attention, feed_forward, norms = 4 * (4 * 4 + 4), (4 * 8 + 8) + (8 * 4 + 4), 2 * 2 * 4
     smolgen = 4 * 2 + (64 * 2 * 16 + 16) + 2 * 16 + (16 * 32 + 32) + 2 * 32
-    assert found.parameters == attention + feed_forward + norms + smolgen == 2884
+    assert two[0] - one[0] == attention + feed_forward + norms + smolgen == 2884
     products = SQUARES * (4 * 4 * 4 + 2 * 4 * 8)  # queries, keys, values, output; feed-forward
     products += 2 * 2 * SQUARES**2 * 2  # of queries and keys, and of shares and values
     products += SQUARES * 4 * 2 + 128 * 16 + 16 * 32 + 2 * 16 * SQUARES**2  # smolgen
-    assert found.flop == 2 * products == 350208
-    assert found.step_flop == 3 * found.flop
-
-
-def test_an_encoder_keeps_the_bytes_of_a_hand_calculation() -> None:
-    """In bf16, by square: 2 bytes a number, 4 where a norm or a sum is."""
-    found = of_an_encoder(dataclasses.replace(TINY, smolgen_channels=0)).kept_bytes
-    channels, units, heads = 4, 8, 2
-    inputs_of_products = 3 * 2 * channels + 2 * channels + 2 * units  # q, k, v; feed-forward's two
-    attention = 3 * 2 * channels + 2 * channels + 4 * heads  # q, k, v, result; a sum of each head
-    norms = 2 * (4 * channels + 2 * 4)  # what they normalise, means and deviations
-    activation = 2 * units
-    assert found["none"] == SQUARES * (inputs_of_products + attention + norms + activation) == 9728
-    assert found["encoders"] == SQUARES * 4 * channels  # its input
-
-
-def test_scores_are_kept_in_bf16_and_not_where_they_are_computed_again() -> None:
-    with_smolgen = of_an_encoder(TINY).kept_bytes
-    scores = 2 * 2 * SQUARES**2
-    assert with_smolgen["none"] - with_smolgen["scores"] >= scores
-    assert with_smolgen["scores"] < with_smolgen["none"]
+    assert two[1] - one[1] == 2 * products == 350208
 
 
 @pytest.mark.parametrize("body", ["residual", "attention"])
@@ -75,14 +48,13 @@ def test_operations_are_those_of_a_pass_through_all_blocks(body: str) -> None:
     network = on_meta_device(config)
     with FlopCounterMode(display=False) as counter:
         network(torch.zeros(1, 112, 8, 8, device="meta"))
-    assert size_of(config).flop == counter.get_total_flops()
+    assert forward_flops(config) == counter.get_total_flops()
 
 
 def test_a_known_tower_has_the_operations_that_are_published_for_it() -> None:
     """20x256: 3.15 G operations and 24.9 M numbers, of which convolutions are 2 x 40 x 64 x 9 x 256^2."""
-    size = size_of(load_config("chess_20x256", {}).network)
-    assert 2 * 40 * 64 * 9 * 256**2 < size.flop < 1.05 * 2 * 40 * 64 * 9 * 256**2
-    assert list(size.kept_bytes) == ["none"]
+    flop = forward_flops(load_config("chess_20x256", {}).network)
+    assert 2 * 40 * 64 * 9 * 256**2 < flop < 1.05 * 2 * 40 * 64 * 9 * 256**2
 
 
 @pytest.mark.parametrize(
@@ -94,9 +66,9 @@ def test_presets_of_lc0s_networks_lack_its_further_heads_and_wide_embedding(
 ) -> None:
     """lc0's have 512 numbers a square in the embedding, and heads that do not play."""
     network = load_config(preset, {}).network
-    assert size_of(network).parameters / 1e6 == pytest.approx(millions, abs=0.05)
+    assert size_of(network)[0] / 1e6 == pytest.approx(millions, abs=0.05)
     wide = dataclasses.replace(network, embedding_width=512)
-    assert millions < size_of(wide).parameters / 1e6 < 1.2 * of_lc0
+    assert millions < size_of(wide)[0] / 1e6 < 1.2 * of_lc0
 
 
 def test_what_a_rank_keeps_by_hand() -> None:
@@ -124,8 +96,6 @@ def test_muon_keeps_one_moment_of_the_bodys_matrices() -> None:
 
 
 def test_a_billion_numbers_are_counted_without_a_weight() -> None:
-    size = size_of(load_config("chess_1b", {}).network)
-    assert 1.1e9 < size.parameters < 1.2e9
-    assert 2 * size.parameters > 2**31  # more than a file of lc0 holds
-    none, scores, encoders = (size.kept_bytes[kind] for kind in CHECKPOINTINGS)
-    assert encoders < scores < none
+    parameters, _ = size_of(load_config("chess_1b", {}).network)
+    assert 1.1e9 < parameters < 1.2e9
+    assert 2 * parameters > 2**31  # more than a file of lc0 holds

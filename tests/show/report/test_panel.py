@@ -1,12 +1,21 @@
 """Panels: curves thinned without losing extremes, the best marked, and a reason where there is nothing."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from alphazero.run.figures import RunFigures
+from alphazero.run.overview import RunOverview, RunState
+from alphazero.show.report.overview import ReadRun
 from alphazero.show.report.panel import MOST_POINTS, curve, thin
 from alphazero.show.report.panel_list import all_panels, gpu_panels, rating_panel, speed_panels
 from tests.support.report.made_up_runs import step_line, supervised_lines, write_run
+
+
+def read(figures: RunFigures, config: dict | None = None, ratings: dict | None = None) -> ReadRun:
+    """A run with these figures and nothing else."""
+    return ReadRun(figures, config or {}, (), ratings or {}, RunOverview(Path("one"), RunState.ENDED))
 
 
 def test_a_thinned_curve_keeps_ends_minima_and_maxima() -> None:
@@ -35,8 +44,7 @@ def test_the_best_value_is_marked_where_it_was(best, step, value) -> None:
 
 
 def test_every_panel_has_marks_or_says_why_not(tmp_path) -> None:
-    runs = [RunFigures.read(write_run(tmp_path / "one", [step_line(1)]))]
-    panels = all_panels(runs, [{}], [[]], [None], [{}])
+    panels = all_panels([read(RunFigures.read(write_run(tmp_path / "one", [step_line(1)])))])
     assert all(bool(panel.marks) != bool(panel.to_json()["empty"]) for panel in panels)
     assert {panel.name for panel in panels if panel.marks} == {
         "policy_loss",
@@ -51,8 +59,8 @@ def test_errors_against_exact_truth_are_drawn_where_there_are_no_classes_of_posi
     figures = {"move_error": 0.3}, {"move_error": 0.3, "move_error_end_easy": 0.1}
     for number, known in enumerate(figures):
         lines = [step_line(1), {"kind": "validation", "step": 1, **known}]
-        runs = [RunFigures.read(write_run(tmp_path / str(number), lines))]
-        panels = {panel.name: panel for panel in all_panels(runs, [{}], [[]], [None], [{}])}
+        run = read(RunFigures.read(write_run(tmp_path / str(number), lines)))
+        panels = {panel.name: panel for panel in all_panels([run])}
         (mark,) = panels["exact_truth"].marks
         assert mark["value"] == [min(known.values())]
 
@@ -76,9 +84,9 @@ def test_self_play_is_a_share_of_the_time(tmp_path) -> None:
         {"kind": "speed", "step": 30, "samples_per_s": 100.0, "minutes": 1.3},
         {"kind": "time_share", "step": 30, "compute": 1.0, "data_wait": 0.0},
     ]
-    runs = [RunFigures.read(write_run(tmp_path / "one", lines))]
+    run = read(RunFigures.read(write_run(tmp_path / "one", lines)), {"training": {"batch_size": 100}})
     # A step is 100 positions, a second: 30 s of games and 20 s of training; then 10 s and 10 s.
-    *_, shares = speed_panels(runs, [{"training": {"batch_size": 100}}])
+    *_, shares = speed_panels([run])
     assert shares.kind == "shares"
     found = {mark["label"]: mark["value"] for mark in shares.marks}
     assert found["self-play"] == pytest.approx([0.6, 0.5])
@@ -87,6 +95,6 @@ def test_self_play_is_a_share_of_the_time(tmp_path) -> None:
 
 
 def test_ratings_have_their_intervals() -> None:
-    panel = rating_panel([RunFigures("run")], [{10: (900.0, 850.0, 940.0)}])
+    panel = rating_panel([read(RunFigures("run"), ratings={10: (900.0, 850.0, 940.0)})])
     (mark,) = panel.to_json()["marks"]
     assert (mark["step"], mark["value"], mark["low"], mark["high"]) == ([10], [900.0], [850.0], [940.0])

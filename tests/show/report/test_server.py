@@ -27,7 +27,7 @@ def run(tmp_path) -> RunDirectory:
 
 @pytest.fixture
 def server(run) -> Iterator[ReportServer]:
-    watched = WatchedReport([run.path], lambda: build([run.path]), refresh_s=0.2)
+    watched = WatchedReport(lambda: build([run.path]), refresh_s=0.2)
     with ReportServer(watched) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()

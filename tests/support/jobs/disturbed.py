@@ -13,19 +13,19 @@ and the host told later, as on a GPU. SHORTEST_INTERVAL_S: how long alarms put l
 MEMORY_LEFT: share of the memory that seems to be available.
 """
 
-import dataclasses
 import os
 import sys
 import threading
 from pathlib import Path
 from typing import NoReturn
 
+import psutil
 import torch
 
 from alphazero.cli.main import entry_point
 from alphazero.data.sampling import loader
 from alphazero.games.batch import MicroBatch
-from alphazero.machine.memory import HostMemory, MemoryState
+from alphazero.machine.memory import read_memory
 from alphazero.network.model.loss import LossTerms
 from alphazero.show import observer
 from alphazero.training.engine import engine, optimizer
@@ -39,7 +39,6 @@ FLIPPED = "value.hidden.weight"
 ACCUMULATE = Engine.accumulate
 FORWARD = TrainingModule.forward
 SAMPLE_IDS = loader.sample_ids
-CHECK_MEMORY = HostMemory.check
 HOARD: list[object] = []
 
 
@@ -117,17 +116,12 @@ def shifted(seed: int, step: int, batch_size: int, num_samples: int):
     return loader.np.concatenate(pair)[1 : batch_size + 1]
 
 
-def with_little_memory(self: HostMemory) -> MemoryState:
-    """The real state with less left."""
-    state = CHECK_MEMORY(self)
-    left = int(float(os.environ["MEMORY_LEFT"]) * state.total_bytes)
-    return dataclasses.replace(state, available_bytes=left)
-
-
 if "SHORTEST_INTERVAL_S" in os.environ:
     observer.SHORTEST_INTERVAL_S = float(os.environ["SHORTEST_INTERVAL_S"])
 if "MEMORY_LEFT" in os.environ:
-    HostMemory.check = with_little_memory
+    LEFT = int(float(os.environ["MEMORY_LEFT"]) * read_memory().total_bytes)
+    MEMORY = psutil.virtual_memory()._replace(available=LEFT)
+    psutil.virtual_memory = lambda: MEMORY
 if os.environ.get("TOLD_LATE"):
     engine.is_told_late = lambda device: True
     optimizer.runs_fused = lambda network: True

@@ -234,10 +234,6 @@ int nvmlDeviceGetNvLinkState(void *handle, unsigned link, unsigned *active) {
   *active = value[link] == '1';
   return SUCCESS;
 }
-int nvmlDeviceGetNvLinkErrorCounter(void *handle, unsigned link, int counter, unsigned long long *out) {
-  (void)link;
-  return counter == 1 ? number_of(handle, "link_recoveries", "0", out) : (*out = 0, SUCCESS);
-}
 
 /* process PID MIB */
 typedef struct { unsigned pid; unsigned long long memory; unsigned gpu_instance, compute_instance; } Process;

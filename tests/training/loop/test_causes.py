@@ -83,7 +83,6 @@ class SlowJob:
             ),
             heartbeat=SimpleNamespace(beat=lambda phase, step: None),
             stop=SimpleNamespace(requested=False),
-            host_memory=SimpleNamespace(check=lambda: SimpleNamespace(is_low=False, is_critical=False)),
             writer=None,
             before_save=lambda beat: None,
         )

@@ -76,7 +76,6 @@ def services_of(said: list[str], beats: list[Phase], exchange: Any = None) -> An
         metrics=SimpleNamespace(flush=lambda: None),
         heartbeat=SimpleNamespace(beat=lambda phase, step: beats.append(phase)),
         stop=SimpleNamespace(requested=False),
-        host_memory=SimpleNamespace(check=lambda: SimpleNamespace(is_low=False, is_critical=False)),
         writer=None,
         before_save=lambda beat: None,
         observer=None,

@@ -23,7 +23,6 @@ from torch.utils._pytree import tree_leaves
 
 from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import get_spec
-from alphazero.machine.memory import HostMemory
 from alphazero.network.model.planes import plane_constants
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.run.directory import RunDirectory
@@ -207,7 +206,6 @@ def count_step(config: Config, num_micro_batches: int, runtime: Runtime) -> tupl
             metrics=AllWriters([]),
             heartbeat=HeartbeatWriter(run.heartbeats, runtime.rank, runtime.host),
             stop=StopRequest(),
-            host_memory=HostMemory(host=runtime.host),
             writer=None,
             clock=PartClock.on(runtime.device),
         )

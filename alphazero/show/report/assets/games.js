@@ -68,10 +68,10 @@ const games = {
       state.ply = Math.min(state.ply, last());
       const frame = game.frames[state.ply];
       const rows = Math.max(...game.frames.map((one) => (one.drawing || "").split("\n").length));
-      boardPlace.replaceChildren(run.no_boards ? dom.make("p", { class: "note" }, run.no_boards) : boards.draw(run.game, frame, rows));
+      boardPlace.replaceChildren(boards.draw(run.game, frame, rows));
       slider.value = String(state.ply);
       said.replaceChildren(...games.thoughts(run, game, frame));
-      curvePlace.replaceChildren(...(run.no_boards ? [] : [games.valueCurve(run, game, state.ply, go)]));
+      curvePlace.replaceChildren(games.valueCurve(run, game, state.ply, go));
       caption.replaceChildren(...games.caption(run, game, state.ply));
       root.dataset.ply = String(state.ply);
       moves.querySelectorAll("button").forEach((one) => {
@@ -117,7 +117,6 @@ const games = {
     const who = run.games_from === "search" ? "search" : "network";
     if (frame.value === undefined || frame.value === null) {
       const isLast = index === game.frames.length - 1;
-      if (run.no_boards && !isLast) return [];
       return [dom.make("p", { class: "unit" }, isLast ? `The game ended ${game.result}.` : run.games_from === "search" ? "No search was made here: the move was random, to vary the openings." : "The network was not asked here.")];
     }
     const next = game.frames[index + 1] ? game.frames[index + 1].move[0] : "";

@@ -143,7 +143,6 @@ const page = {
       isOne ? list(run.facts, null) : page.folded("Facts", list(run.facts, null)),
       page.folded(`Settings that differ from the defaults (${run.settings.length})`, page.settings(run)),
       run.origin.length ? page.folded("Command and software", list(run.origin, "wide")) : null,
-      page.folded(`Weights (${run.weights.length})`, page.scroll("weights", page.table(["file", "size"], run.weights))),
       run.events.length ? page.folded(`Events (${run.events.length})`, page.events(run)) : null));
     const table = isOne ? null : report.compared.length
       ? dom.make("article", { class: "card" }, dom.make("h3", {}, "Settings in which the runs differ"), page.scroll("compared", page.table(["setting", ...report.runs.map((run) => run.name)], report.compared.map(([name, values]) => [name, ...values]))))
@@ -210,7 +209,7 @@ const page = {
       const isText = [...run.wrong, ...run.games.map((game) => game.frames[0])].some((one) => one.drawing !== undefined);
       const thoughts = `${isText ? "moves" : "arrows"} and value are the`;
       const notes = {
-        games: run.games_from === "search" ? `The newest games of self-play${run.no_boards ? "." : `: ${thoughts} search's.`}` : `Held-out games as the network sees them at step ${run.games_step}: ${thoughts} network's own.`,
+        games: run.games_from === "search" ? `The newest games of self-play: ${thoughts} search's.` : `Held-out games as the network sees them at step ${run.games_step}: ${thoughts} network's own.`,
         openings: "",
         wrong: `At step ${run.wrong_step}.${isText ? "" : " Blue: what the network prefers; green: the right move."}`,
       };
