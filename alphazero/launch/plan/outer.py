@@ -254,9 +254,9 @@ def read_task(environment: Mapping[str, str]) -> dict[str, str]:
             numbers = [_number(environment, name) for name in names]
             return _of_task(numbers, {"MASTER_ADDR": LOOPBACK} if numbers[0] == numbers[2] else {})
     if not _is_task(environment) or (size := _number(environment, "SLURM_STEP_NUM_TASKS")) < 2:
-        for size_name, *_, local_rank in by_mpi:
+        for size_name, *_, local_name in by_mpi:
             raise LaunchError(
-                f"{size_name}={environment[size_name]}, but no {local_rank}: expected both, or "
+                f"{size_name}={environment[size_name]}, but no {local_name}: expected both, or "
                 f"the launcher once per machine (or unset {size_name} if it is a leftover)"
             )
         return {}
