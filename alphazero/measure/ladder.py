@@ -37,7 +37,6 @@ REFERENCE = PACKAGE.parents[1] / "shared" / "data" / "lc0"
 STOCKFISH = "stockfish"
 # Where Debian keeps programs that are games: not on every user's PATH.
 GAMES = "/usr/games"
-RULES = "selfplay"  # by which networks search, as when the ladder was rated
 
 VERSION = 1
 SIMULATIONS = (10, 30, 100, 300, 1000, 3000)  # a move
@@ -95,7 +94,6 @@ def _player(entry: Mapping[str, Any], stockfish: str, networks: Path) -> Player:
         "engine" if is_engine else entry["kind"],
         entry["name"],
         str(networks / entry["file"]) if "file" in entry else "",
-        RULES,
         (stockfish,) if is_engine else (),
         options={"Threads": "1", "Hash": "16"} if is_engine else {},
         limit=Limit(nodes=entry.get("nodes")),
@@ -122,7 +120,7 @@ class EstimatedLadder:
         self._game = game
         self._players = [Player("random", "random")]  # from the weakest
         for number in SIMULATIONS:
-            self._players.append(Player(f"mcts-{number}", "mcts", rules=RULES, limit=Limit(nodes=number)))
+            self._players.append(Player(f"mcts-{number}", "mcts", limit=Limit(nodes=number)))
         self._scores = {player.name: MatchScore(0, 0, 0) for player in self._players[1:]} | self._kept()
 
     @property

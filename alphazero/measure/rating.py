@@ -191,7 +191,7 @@ METRIC = "elo"
 
 
 def keep_rating(run: Path, rating: Mapping[str, Any]) -> None:
-    """Append the rating of a checkpoint: `step`, `elo`, how it played (`limit`, `rules`), anything else."""
+    """Append the rating of a checkpoint: `step`, `elo`, how it played (`limit`), anything else."""
     file = run / RATINGS
     cut_unfinished_line(file)
     with file.open("a", encoding="utf-8") as out:
@@ -201,14 +201,14 @@ def keep_rating(run: Path, rating: Mapping[str, Any]) -> None:
 def mark_best_rated(run: Path) -> tuple[Path, float] | None:
     """Mark the strongest checkpoint best-elo and write its weights as a file; returns it and its Elo.
 
-    The newest rating of a checkpoint counts, if it was made at the limit, by the rules and on the ladder of
-    the newest of all: others are not comparable. None where no complete checkpoint has a rating.
+    The newest rating of a checkpoint counts, if it was made at the limit and on the ladder of the newest of
+    all: others are not comparable. None where no complete checkpoint has a rating.
     """
     ratings = list(_ratings_in(run / RATINGS))
     of_steps = {
         rating["step"]: rating[METRIC]
         for rating in ratings
-        if all(rating.get(name) == ratings[-1].get(name) for name in ("limit", "rules", "ladder"))
+        if all(rating.get(name) == ratings[-1].get(name) for name in ("limit", "ladder"))
     }
     directory = RunDirectory(run).checkpoints
     rated = {

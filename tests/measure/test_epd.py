@@ -15,7 +15,6 @@ from alphazero.measure.epd import EpdPosition, answers_alone, answers_of_search,
 from alphazero.network.weights.open_network import open_network
 from alphazero.play.matches.players import engine_trees
 from alphazero.search.game_trees import GameTrees
-from alphazero.search.metered import Meter
 from tests.support.evaluation.small_nets import write_small_net
 
 START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq -"
@@ -104,7 +103,7 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> GameTrees:
     """Of an untrained network."""
     device = torch.device("cpu")
     weights = write_small_net(tmp_path_factory.mktemp("net") / "small.pt", "chess", seed=3)
-    return engine_trees(open_network(weights, device)[0], device, "fp32", Meter(), 16)
+    return engine_trees(open_network(weights, device)[0], device, "fp32", 16)
 
 
 def test_a_search_solves_mates_and_reports_from_where_on(tmp_path: Path, trees: GameTrees):

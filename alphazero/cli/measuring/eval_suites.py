@@ -19,7 +19,6 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_number, add_paths, device_of
 from alphazero.games.registry import CHESS
-from alphazero.search.metered import Meter
 from alphazero.settings.flags import count
 from alphazero.show.console import showing
 
@@ -69,12 +68,11 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Solver:
-    """A network: its likeliest move, and its search where one is asked for, with what that evaluates."""
+    """A network: its likeliest move, and its search where one is asked for."""
 
     name: str
     alone: ChooseMoves
     trees: GameTrees | None
-    meter: Meter
 
 
 def solvers_of(args: argparse.Namespace) -> Iterator[Solver]:
@@ -90,10 +88,10 @@ def solvers_of(args: argparse.Namespace) -> Iterator[Solver]:
             raise ConfigError(f"{name}: plays {game}; --epd and --puzzles are for {CHESS}")
     for name, network in networks.items():
         alone = NetworkEvaluator(network, device, args.precision, args.batch_size or BATCH_SIZE)
-        trees, meter = None, Meter()
+        trees = None
         if args.simulations is not None:
-            trees = engine_trees(network, device, args.precision, meter, args.batch_size or 0)
-        yield Solver(name, network_player(alone), trees, meter)
+            trees = engine_trees(network, device, args.precision, args.batch_size or 0)
+        yield Solver(name, network_player(alone), trees)
 
 
 def try_suites(args: argparse.Namespace) -> dict[str, Any]:
@@ -199,7 +197,6 @@ def puzzle_scores(solver: Solver, nodes: int, puzzles: Sequence[Puzzle]) -> dict
             "bands": bands(puzzles, solved),
             "rating": {end: value if math.isfinite(value) else None for end, value in rating.items()},
             "unsolved": [puzzle.name for puzzle, own in zip(puzzles, solved, strict=True) if not own],
-            "evaluations": 0 if player == ALONE else solver.meter.positions,
             "seconds": round(time.monotonic() - began, 3),
         }
     return scores
