@@ -221,7 +221,7 @@ def improved(figures: Mapping[str, float], best: Mapping[str, tuple[Path, float]
 
 
 def mark_strongest(path: Path, elo: float) -> None:
-    """Remember a checkpoint as the one that `alphazero rate` found to be the strongest."""
+    """Remember a checkpoint that `alphazero rate` found to be the strongest."""
     write_json(path.parent / STRONGEST, {"checkpoint": path.name, "value": elo})
 
 

@@ -110,7 +110,7 @@ class AllWriters:
         self._lock = threading.Lock()
 
     def write(self, kind: str, step: int | None, fields: Mapping[str, Field]) -> None:
-        """Record fields of a step; None is the one that was written last."""
+        """Record fields of a step; None is the last that was written."""
         with self._lock:
             self._step = max(self._step, step or 0)  # epochs are counted apart
             for writer in self._writers:
