@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from alphazero.base.text import counted, table
 from alphazero.machine.findings import Finding, Severity, exit_status, shown, worst
 from alphazero.machine.judge import Judge, judge_gpus, judge_host, judge_nvml
@@ -65,7 +63,7 @@ def check_this_host(directory: Path, device: str) -> HealthReport:
         judge.findings.append(judge_nvml(error, host, present))
     findings = judge.findings
     visible = tuple(filter(is_visible, gpus))
-    findings += judge_gpus(visible, host, family_of_this_process())
+    findings += judge_gpus(visible, host)
     machine = read_host(directory)
     findings += judge_host(machine, host, len(visible))
     return HealthReport(host, time.time(), driver, visible, machine, tuple(findings))
@@ -83,17 +81,6 @@ def is_visible(gpu: GpuReading) -> bool:
         or (entry.startswith("GPU-") and gpu.uuid.startswith(entry))
         for entry in map(str.strip, visible.split(","))
     )
-
-
-def family_of_this_process(*, with_siblings: bool = False) -> frozenset[int]:
-    """This process, those that started it and those it started; with siblings all that its parent started."""
-    own = psutil.Process()
-    try:
-        above = own.parents()
-        oldest = above[0] if with_siblings and above else own
-        return frozenset(process.pid for process in (own, *above, *oldest.children(recursive=True)))
-    except psutil.Error:  # one of them ended just now
-        return frozenset({own.pid, os.getppid()})
 
 
 def to_json(report: HealthReport, *, strict: bool = False) -> dict[str, object]:

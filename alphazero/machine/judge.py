@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from alphazero.machine.findings import Finding, Severity
@@ -133,10 +133,8 @@ def judge_nvml(error: NvmlUnusable, host: str, device_present: bool) -> Finding:
     return Finding(severity, host, "", "", "nvml", str(error), None, advice)
 
 
-def judge_gpus(
-    readings: Sequence[GpuReading], host: str, own_pids: Collection[int], *, running: bool = False
-) -> list[Finding]:
-    """Findings of all `readings`; `own_pids` may use the devices. running: a job trains on them."""
+def judge_gpus(readings: Sequence[GpuReading], host: str, *, running: bool = False) -> list[Finding]:
+    """Findings of all `readings`. running: a job trains on them."""
     any_link = any(is_active for reading in readings for is_active in (reading.nvlinks or {}).values())
     findings: list[Finding] = []
     for reading in readings:
@@ -150,7 +148,8 @@ def judge_gpus(
                 judge.compare(name, getattr(reading, name), limit)
             _judge_clocks(judge, reading)
             _judge_nvlinks(judge, reading, any_link)
-            _judge_others(judge, reading, own_pids, running)
+            if not running:
+                _judge_others(judge, reading)
         findings += judge.findings
     return findings
 
@@ -181,24 +180,12 @@ def _judge_nvlinks(judge: Judge, reading: GpuReading, any_link: bool) -> None:
     judge.add(severity, "nvlinks", f"inactive: {', '.join(inactive)}", None, advice)
 
 
-def _judge_others(judge: Judge, reading: GpuReading, own_pids: Collection[int], running: bool) -> None:
-    """Memory that is not ours, by a process that NVML lists or not (one in another container).
-
-    During a job a process without a name may be a rank itself, its PID that of another namespace.
-    """
-    if reading.processes is None and reading.memory_used_bytes is None:
-        judge.unknown("processes")
-        return
-    processes = reading.processes or ()
-    foreign = [
-        process for process in processes if process.pid not in own_pids and (process.name or not running)
-    ]
-    others = sum(process.memory_bytes or 0 for process in foreign)
-    if not running:
-        own = sum(process.memory_bytes or 0 for process in processes if process.pid in own_pids)
-        others = max((reading.memory_used_bytes or 0) - own, others)
-    by = ", ".join(f"pid {process.pid} ({process.name or 'outside this container'})" for process in foreign)
-    judge.compare("others_memory_mib", others // MIB, OTHERS_MEMORY, by=by or "no process that NVML lists")
+def _judge_others(judge: Judge, reading: GpuReading) -> None:
+    """Memory in use before a job, by a process that NVML lists or not (one in another container)."""
+    used, processes = reading.memory_used_bytes, reading.processes or ()
+    by = ", ".join(f"pid {process.pid} ({process.name or 'outside this container'})" for process in processes)
+    value = None if used is None else used // MIB
+    judge.compare("others_memory_mib", value, OTHERS_MEMORY, by=by or "no process that NVML lists")
 
 
 def judge_xid(xid: int, reading: GpuReading, host: str) -> Finding:

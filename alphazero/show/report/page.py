@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -102,28 +101,32 @@ REFRESH_S = 5.0
 BUSY_SHARE = 0.1
 
 
-@dataclass(frozen=True)
-class Answers:
-    """The page, its data, and the data's ETag."""
+class ReportServer(ThreadingHTTPServer):
+    """Serves / and /report.json, made anew while they are asked for, to browsers of this machine."""
 
-    page: bytes
-    data: bytes
-    tag: str
+    daemon_threads = True
 
-
-class WatchedReport:
-    """The newest report of unfinished runs, made again when one of their files has changed."""
-
-    def __init__(self, make: Callable[[], RunReport], refresh_s: float = REFRESH_S) -> None:
-        """Makes the first report. Raises DataError."""
+    def __init__(self, make: Callable[[], RunReport], port: int = 0, refresh_s: float = REFRESH_S) -> None:
+        """Makes the first report. port: 0 takes a free one. Raises DataError, ConfigError for a taken port."""
         self._make = make
         self._refresh_s = refresh_s
         self._lock = threading.Lock()
         self._answers, self._took_s = self._made()
         self._made_at = time.monotonic()
+        try:
+            super().__init__((ADDRESS, port), Handler)
+        except (OSError, OverflowError) as error:
+            raise ConfigError(
+                f"--port {port}: cannot be opened: {error}; expected a free port, or none for any"
+            ) from error
 
-    def answers(self) -> Answers:
-        """The newest page and data; the last ones where a run cannot be read now."""
+    @property
+    def url(self) -> str:
+        """Where a browser finds it."""
+        return f"http://{ADDRESS}:{self.server_port}/"
+
+    def answers(self) -> tuple[bytes, bytes, str]:
+        """The newest page, its data and their ETag; the last ones where a run cannot be read now."""
         with self._lock:
             wait_s = max(self._refresh_s / 2, self._took_s / BUSY_SHARE)
             if time.monotonic() - self._made_at >= wait_s:
@@ -132,35 +135,12 @@ class WatchedReport:
                 self._made_at = time.monotonic()
             return self._answers
 
-    def _made(self) -> tuple[Answers, float]:
-        started = time.monotonic()
-        report = self._make()
+    def _made(self) -> tuple[tuple[bytes, bytes, str], float]:
+        started, report = time.monotonic(), self._make()
         data = json_of(report).encode()
         without_time = data.replace(report.body["made"].encode(), b"")
         tag = f'"{hashlib.sha256(without_time).hexdigest()[:32]}"'
-        answers = Answers(page_of(report, self._refresh_s).encode(), data, tag)
-        return answers, time.monotonic() - started
-
-
-class ReportServer(ThreadingHTTPServer):
-    """Serves / and /report.json to browsers of this machine."""
-
-    daemon_threads = True
-
-    def __init__(self, watched: WatchedReport, port: int = 0) -> None:
-        """port: 0 takes a free one. Raises ConfigError where it is taken."""
-        try:
-            super().__init__((ADDRESS, port), Handler)
-        except (OSError, OverflowError) as error:
-            raise ConfigError(
-                f"--port {port}: cannot be opened: {error}; expected a free port, or none for any"
-            ) from error
-        self.watched = watched
-
-    @property
-    def url(self) -> str:
-        """Where a browser finds it."""
-        return f"http://{ADDRESS}:{self.server_port}/"
+        return (page_of(report, self._refresh_s).encode(), data, tag), time.monotonic() - started
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A browser that leaves is no error."""
@@ -190,13 +170,13 @@ class Handler(BaseHTTPRequestHandler):
         if path not in ("/", "/report.json"):
             self._send(HTTPStatus.NOT_FOUND, b"expected / or /report.json\n", "text/plain")
             return
-        answers = self.server.watched.answers()
+        page, data, tag = self.server.answers()
         if path == "/":
-            self._send(HTTPStatus.OK, answers.page, "text/html")
-        elif self.headers.get("If-None-Match") == answers.tag:
-            self._send(HTTPStatus.NOT_MODIFIED, b"", "application/json", answers.tag)
+            self._send(HTTPStatus.OK, page, "text/html")
+        elif self.headers.get("If-None-Match") == tag:
+            self._send(HTTPStatus.NOT_MODIFIED, b"", "application/json", tag)
         else:
-            self._send(HTTPStatus.OK, answers.data, "application/json", answers.tag)
+            self._send(HTTPStatus.OK, data, "application/json", tag)
 
     do_HEAD = do_GET
 
