@@ -10,8 +10,10 @@ import hashlib
 import platform
 import re
 import subprocess
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, distributions, requires, version
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -76,15 +78,13 @@ CPU_INFORMATION = Path("/proc/cpuinfo")
 
 def environment() -> dict[str, object]:
     """This machine and this program, as plain tables for JSON."""
-    memory = read_memory()
     changes = git("status", "--porcelain", "--untracked-files=no")
+    changed_files = [] if changes == UNKNOWN else [line.split()[-1] for line in changes.splitlines()]
     try:
-        devices: list[dict[str, object]] = [
-            {"index": device.index, "name": device.name, "uuid": device.uuid, "mig": device.in_mig_mode}
-            for device in list_devices(device_files_present())
-        ]
+        devices: list[dict[str, Any]] = [asdict(one) for one in list_devices(device_files_present())]
     except LaunchError as error:
         devices = [{"fault": str(error)}]
+    branch = git("rev-parse", "--abbrev-ref", "HEAD")
     return {
         "host": platform.node(),
         "platform": platform.platform(),
@@ -92,23 +92,9 @@ def environment() -> dict[str, object]:
         "packages": package_versions(),
         "cuda": cuda_versions(),
         "devices": devices,
-        "processor": {
-            "name": processor_name(),
-            "cores": count_cores(),
-            "processors": count_processors(),
-        },
-        "memory": {
-            "total_bytes": memory.total_bytes,
-            "available_bytes": memory.available_bytes,
-            "swap_bytes": psutil.swap_memory().total,
-        },
-        "git": {
-            "commit": git("rev-parse", "HEAD"),
-            "branch": git("rev-parse", "--abbrev-ref", "HEAD"),
-            "changed_files": []
-            if changes == UNKNOWN
-            else [line.split()[-1] for line in changes.splitlines()],
-        },
+        "processor": {"name": processor_name(), "cores": count_cores(), "processors": count_processors()},
+        "memory": asdict(read_memory()) | {"swap_bytes": psutil.swap_memory().total},
+        "git": {"commit": git("rev-parse", "HEAD"), "branch": branch, "changed_files": changed_files},
     }
 
 
@@ -127,7 +113,7 @@ def cuda_versions() -> dict[str, str]:
     """The driver ("none" where there is none) and the packages of NVIDIA."""
     try:
         with open_nvml() as nvml:
-            driver = nvml.driver().version or UNKNOWN
+            driver = nvml.driver() or UNKNOWN
     except NvmlUnusable as error:
         driver = UNKNOWN if error.code is None else "none"
     packages = {str(package.metadata["Name"]): package.version for package in distributions()}

@@ -15,7 +15,7 @@ from alphazero.base.text import counted, table
 from alphazero.machine.findings import Finding, Severity, exit_status, shown, worst
 from alphazero.machine.judge import Judge, judge_gpus, judge_host, judge_nvml
 from alphazero.machine.memory import HostReading, read_host
-from alphazero.machine.nvml import Driver, GpuReading, NvmlUnusable, expects_gpus, open_nvml
+from alphazero.machine.nvml import GpuReading, NvmlUnusable, expects_gpus, open_nvml
 
 FORMAT = "alphazero-health"
 VERSION = 2
@@ -28,7 +28,7 @@ class HealthReport:
 
     host: str
     time: float
-    driver: Driver | None
+    driver: str | None
     gpus: tuple[GpuReading, ...]
     machine: HostReading
     findings: tuple[Finding, ...]
@@ -46,7 +46,7 @@ def check_this_host(directory: Path, device: str) -> HealthReport:
     asked).
     """
     host = socket.gethostname()
-    driver: Driver | None = None
+    driver: str | None = None
     gpus: tuple[GpuReading, ...] = ()
     present = expects_gpus(device)
     judge = Judge(host)
@@ -93,7 +93,7 @@ def to_json(report: HealthReport, *, strict: bool = False) -> dict[str, object]:
         "severity": worst(report.findings).word,
         "exit_status": exit_status(report.findings, strict=strict),
         "kernel": platform.release(),
-        "driver": None if report.driver is None else dataclasses.asdict(report.driver),
+        "driver": report.driver,
         "gpus": [dataclasses.asdict(gpu) | {"lost": gpu.lost or None} for gpu in report.gpus],
         "machine": dataclasses.asdict(report.machine),
         "findings": [finding.to_json() for finding in report.findings],
@@ -108,7 +108,7 @@ def to_table(report: HealthReport) -> str:
     verdict = "not fit for training" if Severity.FAIL in severities else "fit for training"
     lines = [f"{report.host}: {verdict}" + (f" ({', '.join(counts)})" if counts else ""), ""]
     if report.driver is not None:
-        lines.append(f"driver {report.driver.version or '?'}, CUDA up to {report.driver.cuda or '?'}")
+        lines.append(f"driver {report.driver}")
     if report.gpus:
         head = ("device", "name", "util %", "memory GiB", "temp C", "power W", "links", "health")
         lines += [*table([head, *(_gpu_row(gpu, report.findings) for gpu in report.gpus)]), ""]

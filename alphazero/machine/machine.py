@@ -254,10 +254,14 @@ def outward_addresses(addresses: tuple[tuple[str, str], ...], interface: str = "
 
 def names_link(address: str) -> bool:
     """True for an address of one link alone (fe80::...), which machines may share."""
-    try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_link_local
-    except ValueError:
-        return False
+    ip = _ip(address)
+    return ip is not None and ip.is_link_local
+
+
+def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(address.partition("%")[0])
+    return None
 
 
 def addresses_of(name: str) -> tuple[str, ...]:
@@ -307,7 +311,7 @@ def listen_on(address: str, port: int) -> socket.socket:
     """
     targets = _resolved(address, port)
     for family, target in targets:
-        if _is_loopback(str(target[0])) and not names_loopback(address):
+        if names_loopback(str(target[0])) and not names_loopback(address):
             continue  # a line `127.0.1.1 <own name>` of /etc/hosts, by which no other machine gets here
         listener = _bound(family, str(target[0]), port, address)
         if listener is not None:
@@ -321,19 +325,13 @@ def listen_on(address: str, port: int) -> socket.socket:
 
 def names_loopback(address: str) -> bool:
     """True for localhost and loopback addresses, as written."""
-    return address.lower() in LOOPBACK_NAMES or _is_loopback(address)
+    ip = _ip(address)
+    return address.lower() in LOOPBACK_NAMES if ip is None else ip.is_loopback
 
 
 def is_everywhere(listener: socket.socket) -> bool:
     """True where it listens on all interfaces."""
     return listener.getsockname()[0] in EVERYWHERE
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
 
 
 def _bound(family: int, host: str, port: int, address: str) -> socket.socket | None:

@@ -106,14 +106,6 @@ class GpuReading:
         return f"gpu{self.index}"
 
 
-@dataclass(frozen=True)
-class Driver:
-    """Versions, None where unknown; cuda is the newest CUDA that the driver supports, as "12.8"."""
-
-    version: str | None
-    cuda: str | None
-
-
 def device_files_present() -> bool:
     """True where the kernel shows an NVIDIA device, whatever NVML thinks of it."""
     return any(Path("/dev").glob("nvidia[0-9]*")) or any(Path("/proc/driver/nvidia/gpus").glob("*"))
@@ -159,11 +151,10 @@ class Nvml:
         # What a device answers that cannot be used any more, whichever figure was asked for.
         self._lost = (library.NVMLError_GpuIsLost, library.NVMLError_ResetRequired)
 
-    def driver(self) -> Driver:
-        """Versions of driver and CUDA."""
-        version = self._value(self.library.nvmlSystemGetDriverVersion)
-        cuda = self._value(self.library.nvmlSystemGetCudaDriverVersion_v2)
-        return Driver(version, None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}")
+    def driver(self) -> str | None:
+        """The version of the driver, None where unknown."""
+        version: str | None = self._value(self.library.nvmlSystemGetDriverVersion)
+        return version
 
     def _value(self, call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
         """None where NVML answers with an error."""

@@ -107,7 +107,7 @@ class ReportServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, make: Callable[[], RunReport], port: int = 0, refresh_s: float = REFRESH_S) -> None:
-        """Makes the first report. port: 0 takes a free one. Raises DataError, ConfigError for a taken port."""
+        """Makes the first report. port: 0 takes a free one. Raises DataError, and ConfigError."""
         self._make = make
         self._refresh_s = refresh_s
         self._lock = threading.Lock()

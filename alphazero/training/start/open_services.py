@@ -57,7 +57,7 @@ def open_services(
     def open_metrics() -> AllWriters:
         if not runtime.is_main:
             return AllWriters([])
-        return open_writers(job.run, job.config, start.step, runtime.world_size, console.say)
+        return open_writers(job.run, job.config, start.step, console.say)
 
     metrics = exchange.on_each(open_metrics)
     writer = None
