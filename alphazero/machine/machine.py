@@ -128,22 +128,12 @@ def _owner(entry: str, devices: tuple[Device, ...], where: str) -> int:
     return owners[0].index
 
 
-def processors_near(uuid: str, root: Path = ROOT) -> Processors:
-    """The processors near a GPU of this host, none where unknown.
+def processors_near(address: str, root: Path = ROOT) -> Processors:
+    """The processors near the PCI device at `address`, as 0000:17:00.0; none where unknown.
 
-    uuid: with or without the prefix. root: where /sys is found.
+    root: where /sys is found.
     """
-    try:
-        with open_nvml() as nvml:
-            address = nvml.pci_address(uuid)
-    except NvmlUnusable:
-        return frozenset()
-    # NVML's addresses have eight digits of domain where sysfs has four.
-    return read_processors(root / "sys/bus/pci/devices" / address[-len("0000:00:00.0") :] / "local_cpulist")
-
-
-def read_processors(path: Path) -> Processors:
-    """A list of the kernel, as 0-3,8; none where the file is not there or holds no such list."""
+    path = root / "sys/bus/pci/devices" / address / "local_cpulist"  # such as 0-3,8
     try:
         parts = [part.partition("-") for part in path.read_text(encoding="ascii").strip().split(",") if part]
         pairs = [(int(first), int(last or first)) for first, _, last in parts]

@@ -305,19 +305,6 @@ class Nvml:
             for entry in self.library.nvmlDeviceGetComputeRunningProcesses(device)
         )
 
-    def pci_address(self, uuid: str) -> str:
-        """Of the GPU with this UUID, which may lack its prefix, or with this MIG device; "" where unknown."""
-        nvml = self.library
-        for _, handle in self._handles():
-            names = [
-                self._value(nvml.nvmlDeviceGetUUID, part) for part in (handle, *self._mig_handles(handle))
-            ]
-            if any(name and name.endswith(uuid) for name in names):
-                information = self._value(nvml.nvmlDeviceGetPciInfo, handle)
-                address = b"" if information is None else information.busId
-                return (address.decode() if isinstance(address, bytes) else str(address)).lower()
-        return ""
-
     @contextmanager
     def xid_events(self) -> Iterator[XidEvents]:
         """Events of all devices, until the end of the block."""
