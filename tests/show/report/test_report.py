@@ -231,9 +231,8 @@ def test_the_command_writes_a_page_and_prints_the_same_as_json(tmp_path, capsys)
     "arguments",
     [
         ["--json", "--out", "x.html"],
-        ["--watch", "--out", "x.html"],
         ["--out", "x.png"],
-        ["--port", "8000"],
+        ["--json", "--watch"],
         ["--out", "nowhere/x.html"],
     ],
 )
