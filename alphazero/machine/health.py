@@ -12,8 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from alphazero.base.text import counted, table
-from alphazero.machine.findings import Finding, Severity, exit_status, shown, worst
-from alphazero.machine.judge import Judge, judge_gpus, judge_host, judge_nvml
+from alphazero.machine.judge import (
+    Finding,
+    Judge,
+    Severity,
+    exit_status,
+    judge_gpus,
+    judge_host,
+    judge_nvml,
+    shown,
+    worst,
+)
 from alphazero.machine.memory import HostReading, read_host
 from alphazero.machine.nvml import GpuReading, NvmlUnusable, expects_gpus, open_nvml
 

@@ -231,7 +231,9 @@ class Nvml:
         return {
             "memory_used_bytes": lambda device: int(self._memory(device).used),
             "utilisation_percent": lambda device: int(nvml.nvmlDeviceGetUtilizationRates(device).gpu),
-            "temperature_c": self._temperature,
+            "temperature_c": lambda device: int(
+                nvml.nvmlDeviceGetTemperature(device, nvml.NVML_TEMPERATURE_GPU)
+            ),
             "power_w": lambda device: nvml.nvmlDeviceGetPowerUsage(device) / 1000,
         }
 
@@ -272,13 +274,6 @@ class Nvml:
     def _memory(self, device: Any) -> Any:  # noqa: ANN401
         """Total and used bytes; used without what the driver reserves for itself."""
         return self.library.nvmlDeviceGetMemoryInfo(device, self.library.nvmlMemory_v2)
-
-    def _temperature(self, device: Any) -> int:  # noqa: ANN401
-        nvml = self.library
-        try:
-            return int(nvml.nvmlDeviceGetTemperature(device, nvml.NVML_TEMPERATURE_GPU))
-        except nvml.NVMLError_FunctionNotFound:  # pynvml: to be removed with CUDA 14
-            return int(nvml.nvmlDeviceGetTemperatureV(device, nvml.NVML_TEMPERATURE_GPU))
 
     def _clock_reasons(self, device: Any) -> tuple[str, ...]:  # noqa: ANN401
         bits = int(self.library.nvmlDeviceGetCurrentClocksEventReasons(device))

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 
-from alphazero.machine.findings import Finding, Severity
 from alphazero.machine.health import is_visible
-from alphazero.machine.judge import judge_gpus, judge_host, judge_nvml, judge_xid
+from alphazero.machine.judge import Finding, Severity, judge_gpus, judge_host, judge_nvml, judge_xid
 from alphazero.machine.memory import read_host
 from alphazero.machine.nvml import GpuReading, Nvml, NvmlUnusable, XidEvents, expects_gpus, open_nvml
 

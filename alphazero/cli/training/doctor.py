@@ -14,8 +14,8 @@ from alphazero.base.log import duration
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_device_flag, add_number
 from alphazero.machine.environment import environment
-from alphazero.machine.findings import exit_status
 from alphazero.machine.health import HealthReport, check_this_host, to_json, to_table
+from alphazero.machine.judge import exit_status
 from alphazero.settings.flags import whole
 from alphazero.settings.load import load_config, preset_names
 

@@ -22,8 +22,8 @@ from alphazero.base.records import from_json, to_json
 from alphazero.games.outside.names import OPENSPIEL
 from alphazero.launch.head.sync_data import data_digest
 from alphazero.machine.environment import CHECKOUT, NOT_INSTALLED, UNKNOWN, commit_of, version_of
-from alphazero.machine.findings import Severity
 from alphazero.machine.health import check_this_host
+from alphazero.machine.judge import Severity
 from alphazero.machine.machine import (
     Machine,
     addresses_of,

@@ -10,7 +10,7 @@ from functools import cache, partial
 
 import torch
 
-from alphazero.machine.findings import Finding
+from alphazero.machine.judge import Finding
 from alphazero.machine.watcher import HealthWatcher
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters
