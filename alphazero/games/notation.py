@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -51,36 +51,42 @@ def move_texts(line: Line, moves: Sequence[int]) -> list[str]:
 def read_move(line: Line, text: str) -> int:
     """The legal move that a text means: SAN or UCI in chess, the game's own text elsewhere.
 
-    Raises GameInputError, one line with the nearest legal move, for anything else.
+    In games of OpenSpiel and Python files also the number of an action. Raises GameInputError, one line with
+    the nearest legal move, for anything else.
     """
-    legal = line.legal()
-    texts = {line.move_to_text(move): move for move in legal}
+    texts = {line.move_to_text(move): move for move in line.legal()}
     text = as_utf8(text)
     word = text.strip()
-    if (lower := word.lower()) in texts or word in texts:
-        return texts[word if word in texts else lower]
-    if line.NAME != CHESS:
-        return _by_number_or_case(line, text, texts)
-    import alphazero._core as _core
+    if word in texts:
+        return texts[word]
+    known = texts
+    spellings: list[Callable[[str], str]] = [str.lower]
+    if is_outside(line.NAME):
+        known = {str(move): move for move in line.legal()} | texts
+    elif line.NAME == CHESS:
+        import alphazero._core as _core
 
-    with suppress(_core.GameError):  # as PGN files write it; Nce7 also where only one knight may go to e7
-        return _core.ChessPosition(str(line)).parse_san(word)
-    board = _board(line)
-    moves = {board.parse_uci(uci): move for uci, move in texts.items()}
-    sans = {board.san(known): move for known, move in moves.items()}
-    exact = {_plain(san): move for san, move in sans.items()}
-    plain = _plain(word)
-    if plain in exact:
-        return exact[plain]
-    with suppress(ValueError, KeyError):  # castling as the other of UCI's two ways has it (e1g1, e1h1)
-        return moves[board.parse_uci(lower)]
-    alike = [san for san in sans if _plain(san).lower() == plain.lower()]
-    if len(alike) == 1:  # nf3, o-o, E4; not bxc3 where both a bishop and a pawn take there
-        return sans[alike[0]]
-    ways = [san for san in sans if _without_origin(san) == _without_origin(plain)]
-    if len(ways) > 1 and plain:
+        with suppress(_core.GameError):  # as PGN files write it; Nce7 also where only one knight may go to e7
+            return _core.ChessPosition(str(line)).parse_san(word)
+        board = _board(line)
+        moves = {board.parse_uci(uci): move for uci, move in texts.items()}
+        with suppress(ValueError, KeyError):  # castling as the other of UCI's two ways has it (e1g1, e1h1)
+            return moves[board.parse_uci(word.lower())]
+        known = {board.san(parsed): move for parsed, move in moves.items()}
+        # nf3, o-o, E4; not bxc3 where both a bishop and a pawn take there
+        spellings = [_plain, lambda san: _plain(san).lower()]
+    for spelling in spellings:
+        alike = {move for other, move in known.items() if spelling(other) == spelling(word)}
+        if len(alike) == 1:
+            return alike.pop()
+    ways = [san for san in known if _without_origin(san) == _without_origin(word)]
+    if line.NAME == CHESS and len(ways) > 1 and word:
         raise GameInputError(f"{quoted(text)}: is {' or '.join(ways)}; expected one of them")
-    raise GameInputError(_not_understood(text, [*sans, *texts]))
+    if not known:
+        raise GameInputError(f"{quoted(text)}: no move; the game is over")
+    near = difflib.get_close_matches(word[:LONGEST_WORD], [*known, *texts], n=1, cutoff=NEAR)
+    hint = f"did you mean {near[0]}?" if near else f"expected a legal move, such as {next(iter(known))}"
+    raise GameInputError(f"{quoted(text)}: no legal move here; {hint}")
 
 
 def play_moves(line: Line, texts: Sequence[str], what: str = "move") -> list[int]:
@@ -145,25 +151,6 @@ def svg(line: Line, last: str) -> str | None:
     return chess.svg.board(
         board, lastmove=chess.Move.from_uci(last) if last else None, check=check, size=SVG_SIZE
     )
-
-
-def _by_number_or_case(line: Line, text: str, texts: dict[str, int]) -> int:
-    """A text of a game of OpenSpiel or Python in other case, or the number of an action."""
-    word = text.strip()
-    if is_outside(line.NAME):
-        alike = [move for known, move in texts.items() if known.lower() == word.lower()]
-        numbered = [move for move in texts.values() if str(move) == word]
-        if len(found := alike or numbered) == 1:
-            return found[0]
-    raise GameInputError(_not_understood(text, list(texts)))
-
-
-def _not_understood(text: str, known: list[str]) -> str:
-    if not known:
-        return f"{quoted(text)}: no move; the game is over"
-    near = difflib.get_close_matches(text.strip()[:LONGEST_WORD], known, n=1, cutoff=NEAR)
-    hint = f"did you mean {near[0]}?" if near else f"expected a legal move, such as {known[0]}"
-    return f"{quoted(text)}: no legal move here; {hint}"
 
 
 def _plain(san: str) -> str:

@@ -78,7 +78,7 @@ class GameSpec:
     wide: from * Q + to, or Q * Q + (from file * W + to file) * 3 + piece for promotions to queen, rook and
     bishop; empty for games whose moves are none from a square to a square.
     num_symmetries: ways to turn the board that change nothing of the game, 1 for none. Those of rules outside
-    the core are not counted: they are looked for where samples are turned (outside/trials/symmetry.py).
+    the core are not counted: they are looked for where samples are turned (outside/symmetry.py).
     """
 
     name: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,8 +26,11 @@ def require_chess(game: str, place: str) -> None:
         raise GameInputError(f"{place}: PGN is for chess; this is {game}")
 
 
-def pgn_of(played: Board, headers: Mapping[str, str]) -> str:
-    """The game as PGN, with a blank line after it; a header without a value is left out."""
+def pgn_of(played: Board, players: Sequence[str], resigned: str = "") -> str:
+    """The game as PGN, with a blank line after it. players: White's name and Black's.
+
+    resigned: the result where a player has resigned.
+    """
     import chess
     import chess.pgn
 
@@ -35,6 +38,14 @@ def pgn_of(played: Board, headers: Mapping[str, str]) -> str:
     board.chess960 = board.has_chess960_castling_rights()
     record = chess.pgn.Game()
     record.setup(board)
+    headers = {
+        "Event": "alphazero play",
+        "Date": time.strftime("%Y.%m.%d"),
+        "White": players[0],
+        "Black": players[1],
+        "Result": resigned or played.result or "*",
+        "Termination": "resignation" if resigned else played.termination.replace("_", " "),
+    }
     for name, value in headers.items():
         if value:
             record.headers[name] = value
@@ -286,16 +297,7 @@ class PlaySession:
         """Add the game to the end of a PGN file. Raises GameInputError where it cannot be written."""
         require_chess(self._board.game, "pgn")
         players = ("human", f"alphazero {Path(self.net.source).name}")
-        white, black = players if self._person == "first" else players[::-1]
-        headers = {
-            "Event": "alphazero play",
-            "Date": time.strftime("%Y.%m.%d"),
-            "White": white,
-            "Black": black,
-            "Result": self._resigned or self._board.result or "*",
-            "Termination": "resignation" if self._resigned else self._board.termination.replace("_", " "),
-        }
-        text = pgn_of(self._board, headers)
+        text = pgn_of(self._board, players if self._person == "first" else players[::-1], self._resigned)
         try:
             with path.open("a", encoding="utf-8") as file:
                 file.write(text)

@@ -91,7 +91,7 @@ class Config:
     set_by_json: frozenset[str] = frozenset()
     # Fields of the network that a preset gave which the user named: what one asks for with its name.
     set_by_preset: frozenset[str] = frozenset()
-    # Field names chosen for a game of OpenSpiel or a Python file (settings/outside/chosen.py).
+    # Field names chosen for a game of OpenSpiel or a Python file (settings/chosen.py).
     set_by_game: frozenset[str] = frozenset()
 
     @property

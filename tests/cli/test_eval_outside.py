@@ -59,9 +59,7 @@ def test_errors_in_every_position_are_those_that_plain_search_finds(tmp_path: Pa
     (row,) = of_network["sets"]
     assert (figures["positions"], figures["is_all"], row["positions"]) == (len(found), True, asked)
     assert 0 < row["errors"]["network alone"] == errors
-    # Nim of six objects is searched to its end, with and without proofs.
-    assert row["errors"]["400 simulations, proofs"] == 0
-    assert row["errors"]["400 simulations"] <= errors
+    assert row["errors"]["400 simulations"] == 0  # which search Nim of six objects to its end
 
 
 def test_a_number_of_positions_is_drawn_by_a_seed_and_printed_as_a_table(tmp_path: Path, capsys) -> None:

@@ -81,7 +81,7 @@ def test_a_mistake_is_one_line(argv: list[str], words: list[str], capsys: pytest
 def test_what_takes_long_is_announced_on_stderr(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr("alphazero.cli.playing.solve.QUIET_S", 0.01)
+    monkeypatch.setattr("alphazero.cli.playing.solve.PROGRESS_INTERVAL_S", 0.01)
     monkeypatch.setattr("alphazero.show.console.FIRST_SILENCE_S", 0.0)
     monkeypatch.setattr("alphazero.show.console.TICK_S", 0.01)
     assert main(["solve", "4444445", "--table-mib", "16"]) == 0

@@ -38,6 +38,8 @@ MODULES = (
     "chess.syzygy",
     "pyspiel",
     "alphazero.show.report.page",
+    "alphazero.show.report.picture",
+    "matplotlib.figure",
     "alphazero.data.formats.lc0",
     "alphazero.data.formats.pgn",
     "alphazero.data.open",

@@ -16,9 +16,9 @@ import torch
 
 from alphazero.base.errors import ConfigError, GameInputError, RulesError
 from alphazero.games.board import Board
-from alphazero.games.outside import names, openspiel, python_file, rules
+from alphazero.games.outside import names, openspiel, python_file
+from alphazero.games.outside.check import check
 from alphazero.games.outside.rules import shape_of_board
-from alphazero.games.outside.trials.check import check
 from alphazero.games.outside.use import rules_of
 from alphazero.games.registry import GameSpec, get_spec, known_game, make_line, read_game
 from alphazero.network.inference.evaluator import NetworkEvaluator
@@ -247,7 +247,7 @@ def test_a_fault_of_the_rules_is_one_line_with_the_place_and_the_position(
 def test_a_class_without_a_method_or_a_number_of_actions_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="class Game has no method returns"):
         rules_of(game_of(tmp_path, "returns = None"))
-    with pytest.raises(ConfigError, match="class Game has no num_distinct_actions"):
+    with pytest.raises(ConfigError, match="class Game: num_distinct_actions is None"):
         rules_of(game_of(tmp_path, "num_distinct_actions = None"))
     with pytest.raises(RulesError, match=r"game\.py:12: SyntaxError"):
         rules_of(game_of(tmp_path, "def legal_actions(self: return"))
@@ -267,14 +267,6 @@ def test_a_position_with_more_moves_than_a_tree_counts_is_refused(tmp_path: Path
         RulesError, match=r"5000 legal actions; expected 4095 at most \(the moves so far: 7\)"
     ):
         line.push(7)
-
-
-def test_an_endless_loop_of_the_rules_ends_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "PATIENCE_S", 0.5)
-    game = game_of(tmp_path, "def apply_action(self, action):", "    while True: action += 1")
-    line = make_line(game)
-    with pytest.raises(RulesError, match=r"game\.py:13: EndlessLoop: no answer for"):
-        line.push(0)
 
 
 THIRTY_ONE = [
@@ -385,40 +377,39 @@ def test_rules_that_leave_the_process_while_they_are_checked_are_a_fault(tmp_pat
 
 
 @pytest.mark.parametrize(
-    "lines", [["while True: pass"], ["class Game:", "    def __init__(self):", "        while True: pass"]]
+    ("text", "asked", "line"),
+    [
+        ("while True: pass\n", "Board(GAME)", 1),
+        (HEAD + "    def __init__(self):\n        while True: pass\n", "Board(GAME)", 13),
+        (HEAD + '    def __str__(self): __import__("time").sleep(100)\n', "print(Board(GAME))", 12),
+        (
+            HEAD + "    def apply_action(self, action):\n        while True: action += 2\n",
+            "check(rules_of(read_game('--game', GAME)), 1, 0)",
+            13,
+        ),
+        (
+            HEAD + "    def apply_action(self, action):\n        while True: action += 2\n",
+            "measure(read_game('--game', GAME))",
+            13,
+        ),
+    ],
 )
-def test_an_endless_loop_of_a_file_ends_in_a_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str]
+def test_rules_that_do_not_answer_end_the_process_with_their_line(
+    tmp_path: Path, text: str, asked: str, line: int
 ) -> None:
-    monkeypatch.setattr(rules, "PATIENCE_S", 0.5)
-    monkeypatch.setattr(python_file, "IMPORTS_S", 0.5)
     path = tmp_path / "loop.py"
-    path.write_text("\n".join(lines), encoding="utf-8")
-    with pytest.raises(RulesError, match=rf"loop\.py:{len(lines)}: EndlessLoop: no answer for"):
-        rules_of(read_game("--game", f"{path}:Game"))
-
-
-def test_an_endless_loop_while_the_rules_are_checked_ends_in_a_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    game = game_of(tmp_path, "def apply_action(self, action):", "    while True: action += 2")
-    found = rules_of(game)
-    monkeypatch.setattr(rules, "PATIENCE_S", 0.5)
-    with pytest.raises(RulesError, match=r"game\.py:13: EndlessLoop: no answer for"):
-        check(found, 1, 0)
-
-
-def test_rules_that_wait_in_a_library_end_the_process_with_their_line(tmp_path: Path) -> None:
-    path = tmp_path / "sleeps.py"
-    path.write_text("import time\n" + HEAD + "    def __str__(self): time.sleep(100)\n", encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     program = (
-        "from alphazero.games.outside import rules; from alphazero.games.board import Board; "
-        f"rules.PATIENCE_S = rules.GRACE_S = 0.5; print(Board({f'{path}:Game'!r}))"
+        "from alphazero.games.board import Board; from alphazero.games.outside import python_file, rules; "
+        "from alphazero.games.outside.check import check; "
+        "from alphazero.settings.chosen import measure; "
+        "from alphazero.games.outside.use import rules_of; from alphazero.games.registry import read_game; "
+        f"GAME = {f'{path}:Game'!r}; rules.PATIENCE_S = python_file.IMPORTS_S = 0.5; {asked}"
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert found.returncode == 2
-    (line,) = found.stderr.splitlines()
-    assert "sleeps.py:13: no answer for" in line and line.startswith("alphazero: error: ")
+    (told,) = found.stderr.splitlines()
+    assert f"loop.py:{line}: no answer for" in told and told.startswith("alphazero: error: ")
 
 
 def test_what_rules_print_goes_to_stderr_and_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -429,9 +420,9 @@ def test_what_rules_print_goes_to_stderr_and_ends(tmp_path: Path, capsys: pytest
     assert f"{tmp_path / 'game.py'}: print() was called " in err.splitlines()[-1]
 
 
-def test_a_state_that_cannot_be_copied_is_named_with_what_hinders_it(tmp_path: Path) -> None:
+def test_a_state_that_cannot_be_copied_is_a_fault_of_its_class(tmp_path: Path) -> None:
     game = game_of(tmp_path, "def __init__(self):", "    import threading; self.gate = threading.Lock()")
-    with pytest.raises(RulesError, match=r"game\.py:Game: no clone\(\), .* attribute gate: cannot pickle"):
+    with pytest.raises(RulesError, match=r"game\.py:Game: no clone\(\), .*: cannot pickle"):
         make_line(game)
 
 

@@ -19,12 +19,11 @@ from alphazero.cli.main import main
 from alphazero.data.sampling.loader import WindowEncoder
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import GameStore
-from alphazero.games.core_types import BatchEvaluation
 from alphazero.games.outside.use import rules_of
 from alphazero.games.registry import get_game, get_spec, history_fill, make_line, read_game
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights
-from alphazero.play.matches.players import mcts_player, one_ply_player
+from alphazero.play.matches.players import mcts_player
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import lanes_of, new_lane, play
 from alphazero.settings.sections import NetworkConfig
@@ -115,22 +114,6 @@ def test_targets_are_for_whoever_moved_and_not_by_turns(weights: str, tmp_path: 
     assert seen == window.num_samples and again > 10
 
 
-def test_a_player_of_one_ply_knows_who_moves_next() -> None:
-    """A network that thinks every position won by its mover: a box, with the turn kept, is worth most."""
-    game = read_game("--game", BOXES)
-
-    def sure(packed: np.ndarray, index: np.ndarray, offset: np.ndarray) -> BatchEvaluation:
-        return BatchEvaluation(
-            np.zeros(len(index), np.float32), np.tile(np.array([1, 0, 0], np.float32), (len(packed), 1))
-        )
-
-    line = make_line(game)
-    box = (0, 2, 6, 7)  # the edges of the first one
-    for move in box[:3]:
-        line.push(move)
-    assert one_ply_player(sure)([line]) == [box[3]]
-
-
 @pytest.mark.parametrize("game", ["openspiel:tic_tac_toe", "tictactoe"])
 def test_a_search_with_random_playouts_completes_and_prevents_a_row(game: str) -> None:
     """OpenSpiel's own search in its games, UCT in others."""
@@ -174,7 +157,7 @@ def test_rules_that_fail_in_a_playout_are_one_line(tmp_path: Path) -> None:
     fault = "        if sum(self.drawn) == 9:\n            raise KeyError('oops')\n"
     (tmp_path / "fails.py").write_text(rules.replace(begin, fault + begin), encoding="utf-8")
     line = make_line(read_game("--game", f"{tmp_path / 'fails.py'}:Boxes(size=2)"), "4,2")
-    with pytest.raises(RulesError, match=r"fails.py:\d+: KeyError: 'oops' \(the moves so far: 4,2, and"):
+    with pytest.raises(RulesError, match=r"fails.py:\d+: KeyError: 'oops' \(the moves so far: 4,2,"):
         mcts_player(10, seed=1)([line])
 
 

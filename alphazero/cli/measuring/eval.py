@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 MOST_POSITIONS = 8192  # unless --positions is given
 # What is measured, by the flag that asks for it, and the flags that this has beside those of all.
-_SEARCHED = {"simulations", "one_ply", "proofs", "config"}
+_SEARCHED = {"simulations", "no_proofs", "config"}
 FLAGS = {
     "--data": {"data", "not_in", "positions", "seed", "num_workers"},
     "--solved": {"solved", "solver", "solved_sets", *_SEARCHED},

@@ -1,10 +1,14 @@
-"""`alphazero play`: a game against a network in the terminal."""
+"""`alphazero play`: a game against a network in the terminal or the browser, or two networks to watch."""
 
 from __future__ import annotations
 
 import argparse
+import random
 import sys
+from contextlib import closing
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import escaped
@@ -16,6 +20,9 @@ from alphazero.run.find import NETWORK
 from alphazero.search.tree_search import SearchLimits
 from alphazero.settings.flags import seconds, seed, whole
 from alphazero.settings.self_play import MOST_SIMULATIONS
+
+if TYPE_CHECKING:
+    from alphazero.play.net import Net
 
 DEFAULT_SIMULATIONS = 400
 SIDES = ("first", "second", "white", "black", "x", "o", "random")
@@ -49,6 +56,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_paths(parser, "--pgn", "append every game to this PGN file (chess)")
     parser.add_argument("--seed", type=seed, metavar="N", help="seed of --side random")
+    parser.add_argument(
+        "--browser",
+        action="store_true",
+        help="play on a page that is served on this machine (127.0.0.1) until Ctrl-C",
+    )
+    add_number(parser, "--port", whole(0, 65535), "of --browser (default: a free one)", 0)
+    parser.add_argument(
+        "--against",
+        metavar="WEIGHTS",
+        help="with --browser: watch the network play this one, which is given as --weights",
+    )
     add_device_flag(parser)
     add_screen_flags(parser)
 
@@ -60,21 +78,24 @@ def run(args: argparse.Namespace) -> int:
 
     if args.seed is not None and args.side != "random":
         raise ConfigError(f"--seed: only with --side random; the side is {args.side}")
+    if not args.browser and (args.port or args.against):
+        raise ConfigError(f"{'--port' if args.port else '--against'}: only with --browser")
     args.weights = network_of(args)
     net = load(args.weights, device=args.device, flag=NETWORK)
     if args.pgn is not None:
         require_chess(net.game, "--pgn")
     moves = tuple(split_moves(make_line(net.game, args.fen), args.moves))
+    if args.browser:
+        return _serve(args, net, moves)
     shape = f"{net.game} {net.config.blocks}x{net.config.filters}"
     print(escaped(f"{net.source}: {shape} (help lists the commands)"))
-    simulations = args.simulations or (None if args.seconds else DEFAULT_SIMULATIONS)
     session = PlaySession(
         net,
         style_of(args),
         read_line,
         partial(print, flush=True),
         side=SIDE_WORDS.get(args.side, args.side),
-        limits=SearchLimits(nodes=simulations, seconds=args.seconds),
+        limits=_limits(args),
         start=args.fen,
         moves=moves,
         pgn=args.pgn,
@@ -85,6 +106,42 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print()
         return INTERRUPTED
+    return 0
+
+
+def _limits(args: argparse.Namespace) -> SearchLimits:
+    simulations = args.simulations or (None if args.seconds else DEFAULT_SIMULATIONS)
+    return SearchLimits(nodes=simulations, seconds=args.seconds)
+
+
+def _serve(args: argparse.Namespace, net: Net, moves: tuple[str, ...]) -> int:
+    """Serve the page until Ctrl-C."""
+    from alphazero.play.net import load
+    from alphazero.play.session import SIDE_WORDS
+    from alphazero.show.play_page.answers import GameAnswers
+    from alphazero.show.play_page.page import WATCH, play_page
+    from alphazero.show.play_page.server import PlayServer
+
+    if args.pgn is not None:
+        raise ConfigError("--pgn: with --browser the page has a button for it")
+    nets = [net]
+    side = SIDE_WORDS.get(args.side, args.side)
+    if args.against is not None:
+        other = load(args.against, device=args.device, flag="--against")
+        if other.game != net.game:
+            raise ConfigError(f"--against {args.against}: plays {other.game}; expected {net.game}")
+        nets, side = [net, other], WATCH
+    elif side == "random":
+        side = random.Random(args.seed).choice(("first", "second"))
+    board = net.board(args.fen, moves)
+    names = [Path(one.source).name for one in nets]
+    page = play_page(net.game, names, side, _limits(args), args.fen, board.moves)
+    with closing(GameAnswers(nets)) as answers, PlayServer(page, answers, args.port) as server:
+        try:
+            print(f"{server.url}  (on this machine; Ctrl-C ends it)", flush=True)
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print(file=sys.stderr)
     return 0
 
 

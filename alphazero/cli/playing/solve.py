@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, cast
 
 from alphazero.base.errors import GameInputError
 from alphazero.base.text import counted
@@ -20,10 +19,7 @@ if TYPE_CHECKING:
     import alphazero._core as _core
 
 STONES_PER_SIDE = 21
-QUIET_S = 2.0  # a shorter search reports no progress
-PROGRESS_INTERVAL_S = 1.0
-
-Result = TypeVar("Result")
+PROGRESS_INTERVAL_S = 0.5
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,8 +42,18 @@ def run(args: argparse.Namespace) -> int:
     """Print the score and what it means (words_of)."""
     line = read_moves(args.moves)
     solver = make_solver(args.table_mib)
-    score = solve_with_progress(solver, lambda: solver.score(line))
-    moves = solve_with_progress(solver, lambda: solver.move_scores(line)) if args.each else []
+    found: list[list[int]] = []
+
+    def solve() -> None:
+        found.append([solver.score(line), *(solver.move_scores(line) if args.each else ())])
+
+    thread = threading.Thread(target=solve, daemon=True)  # so that Ctrl-C ends it
+    thread.start()
+    with showing("solving", 0, "position") as work:
+        while thread.is_alive():
+            thread.join(PROGRESS_INTERVAL_S)
+            work.done = solver.num_nodes
+    score, *moves = found[0]
     named = {str(column): value for column, value in enumerate(moves, start=1) if value != solver.ILLEGAL}
     if args.json:
         print(
@@ -83,17 +89,3 @@ def read_moves(text: str) -> _core.Connect4Line:
     if line.outcome().over:
         raise GameInputError(f"{text!r}: the game is over; expected a game in progress")
     return line
-
-
-def solve_with_progress(solver: _core.Connect4Solver, solve: Callable[[], Result]) -> Result:
-    """The result of `solve`, computed in a thread so that Ctrl-C ends it, with progress on stderr."""
-    results: list[Result] = []
-    thread = threading.Thread(target=lambda: results.append(solve()), daemon=True)
-    thread.start()
-    thread.join(QUIET_S)
-    if thread.is_alive():
-        with showing("solving", 0, "position") as work:
-            while thread.is_alive():
-                work.done = solver.num_nodes
-                thread.join(PROGRESS_INTERVAL_S)
-    return results[0]

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import time
 from typing import TypeAlias
-
-import numpy as np
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_number
 from alphazero.games.outside import names, openspiel
-from alphazero.games.outside.trials.check import Findings, check, notes_of
-from alphazero.games.outside.trials.measured import measure
-from alphazero.games.outside.trials.symmetry import described, symmetries_of
+from alphazero.games.outside.check import Findings, check, notes_of
+from alphazero.games.outside.symmetry import described, symmetries_of
 from alphazero.games.outside.use import rules_of
-from alphazero.games.registry import game_names, get_game, get_spec, make_line, read_game
-from alphazero.play.search_settings import self_play_settings
-from alphazero.play.selfplay import new_lane
+from alphazero.games.registry import game_names, get_spec, make_line, read_game
+from alphazero.settings.chosen import OUTSIDE_PRESET, line_of, measure, with_chosen
 from alphazero.settings.flags import count
-from alphazero.settings.load import Config, load_config
-from alphazero.settings.outside.chosen import OUTSIDE_PRESET, line_of, with_chosen
+from alphazero.settings.load import load_config
 from alphazero.show.console import showing
 
 Row: TypeAlias = tuple[str, str, str, str]
 LIMIT_S = 60.0  # of the random games
-SEARCH_S, SEARCH_LANES = 1.0, 64  # of the search that is timed
 HEADER: Row = ("game", "moves", "input", "policy")  # moves: all; input and policy head of the network
 
 
@@ -82,11 +75,9 @@ def check_one(name: str, num_games: int, seed: int) -> int:
     with showing("random games", num_games, "game") as work:
         found = check(rules, num_games, seed, LIMIT_S, lambda: work.advance(work.done + 1))
     make_line(name).packed()  # the core has nothing against it
-    config = chosen_settings(name)
-    speed = simulations_per_s(config)
+    config = with_chosen(load_config(OUTSIDE_PRESET, {"game": name}, is_named=False), measure(name))
     rows = [
         *rows_of(name, found),
-        ("search", f"{speed:,.0f} simulations/s on one core with a network that costs nothing"),
         ("symmetries", described(symmetries_of(name))),
         ("training", line_of(config, measure(name))),
     ]
@@ -98,7 +89,7 @@ def check_one(name: str, num_games: int, seed: int) -> int:
 
 def rows_of(name: str, found: Findings) -> list[tuple[str, str]]:
     """The findings for people, but for notes."""
-    games, plies, decided = max(1, found.games), max(1, found.plies), sum(found.wins)
+    games, decided = max(1, found.games), sum(found.wins)
     _, moves, seen, head = outside_row(name)
     length = f"{found.plies / games:.1f} plies, {found.longest} at most"
     ended = f"; ended after {LIMIT_S:.0f} s" if found.out_of_time else ""
@@ -111,27 +102,4 @@ def rows_of(name: str, found: Findings) -> list[tuple[str, str]]:
             f"first player {found.wins[0] / games:.0%}, drawn {1 - decided / games:.0%}; of the others "
             f"{found.last_wins / max(1, decided):.0%} won by the last move",
         ),
-        ("moves", f"{found.most_legal} legal at most; {found.again / plies:.0%} by the player before"),
-        ("speed", f"{found.plies / max(found.seconds, 1e-9):,.0f} plies/s on one core, with these checks"),
     ]
-
-
-def chosen_settings(name: str) -> Config:
-    """Those that `alphazero train --game` begins with where nothing else is named."""
-    return with_chosen(load_config(OUTSIDE_PRESET, {"game": name}, is_named=False), measure(name))
-
-
-def simulations_per_s(config: Config) -> float:
-    """Of self-play in one thread, with an evaluator that knows nothing and costs nothing."""
-    name, settings = config.network.game, self_play_settings(config.search, config.self_play, seed=0)
-    pool = get_game(name).core.self_play(settings, SEARCH_LANES, 1, 1)
-    for lane in range(SEARCH_LANES):
-        pool.add_lane(new_lane(lane))
-    pool.begin(1 << 40)
-    logits = np.zeros(SEARCH_LANES * get_spec(name).max_legal_moves, np.float32)
-    wdl = np.full((SEARCH_LANES, 3), 1 / 3, np.float32)
-    packed, legal, _ = pool.step(0)
-    began = time.perf_counter()
-    while (seconds := time.perf_counter() - began) < SEARCH_S:
-        packed, legal, _ = pool.step(0, logits[: len(legal)], wdl[: len(packed)])
-    return float(pool.simulations / seconds)

@@ -1,4 +1,4 @@
-"""`alphazero report`: one run, or several side by side, as a page or JSON."""
+"""`alphazero report`: one run, or several side by side, as a page, a picture or JSON."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import argparse
 import contextlib
 import os
 import sys
-import time
 from pathlib import Path
 
-from alphazero.base.errors import ConfigError, DataError
+from alphazero.base.errors import ConfigError
 from alphazero.base.files import replacing
+from alphazero.cli.flags import add_number
 from alphazero.run.directory import RunDirectory
-from alphazero.show.report.page import json_of, page_of
+from alphazero.settings.flags import whole
+from alphazero.show.report.page import ReportServer, json_of, page_of
+from alphazero.show.report.picture import save
 from alphazero.show.report.report import RunReport, build
 
-SUFFIXES = (".html", ".json")
+PICTURES = (".png", ".svg", ".pdf")
+SUFFIXES = (".html", *PICTURES, ".json")
 LONGEST_NAME = 200  # bytes
-REFRESH_S = 5.0
-# Making a report takes at most this part of the time, however long the run is.
-BUSY_SHARE = 0.1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,24 +35,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "of several, report-ONE-TWO.html beside the first)",
     )
     form = parser.add_mutually_exclusive_group()
+    form.add_argument("--png", action="store_true", help="a picture instead of a page (report.png)")
     form.add_argument("--json", action="store_true", help="print JSON: the data of the page")
     form.add_argument(
         "--watch",
         action="store_true",
-        help="keep the page up to date until Ctrl-C: a browser that shows it reloads it",
+        help="serve the page on this machine (127.0.0.1) and keep it up to date, until Ctrl-C",
     )
+    add_number(parser, "--port", whole(0, 65535), "of --watch (default: a free one)", 0)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the report and print its place, or print its data."""
-    if args.json and args.out is not None:
-        raise ConfigError(f"--out {args.out}: --json writes no file")
-    out = args.out or _default_out(args.runs)
+    """Write, print or serve the report; prints its place."""
+    if (args.json or args.watch) and args.out is not None:
+        raise ConfigError(f"--out {args.out}: --{'json' if args.json else 'watch'} writes no file")
+    if args.port and not args.watch:
+        raise ConfigError(f"--port {args.port}: only with --watch")
+    out = args.out or _default_out(args.runs, ".png" if args.png else ".html")
     if out.suffix not in SUFFIXES:
         raise ConfigError(f"--out {out}: expected a name that ends in {', '.join(SUFFIXES)}")
+    if args.png and out.suffix not in PICTURES:
+        raise ConfigError(
+            f"--out {out}: --png makes a picture; expected a name that ends in {', '.join(PICTURES)}"
+        )
     args.runs = _runs_of(args.runs)
     if args.watch:
-        return _watch(args.runs, out)
+        return _watch(args)
     report = build(args.runs)
     if args.json:
         print(json_of(report))
@@ -62,13 +70,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _default_out(given: list[Path]) -> Path:
+def _default_out(given: list[Path], suffix: str) -> Path:
     """Each set of runs has a separate file: a comparison does not replace the page of one run."""
     if len(given) == 1:
-        return given[0] / "report.html"
+        return given[0] / f"report{suffix}"
     names = "-".join(path.resolve().name for path in given)
     beside = given[0].parent if given[0].name not in ("", "..") else given[0].resolve().parent
-    return beside / (os.fsdecode(os.fsencode(f"report-{names}")[:LONGEST_NAME]) + ".html")
+    return beside / (os.fsdecode(os.fsencode(f"report-{names}")[:LONGEST_NAME]) + suffix)
 
 
 def _runs_of(given: list[Path]) -> list[Path]:
@@ -83,29 +91,25 @@ def _runs_of(given: list[Path]) -> list[Path]:
     return list({path.resolve(): path for path in runs}.values())
 
 
-def _write(report: RunReport, out: Path, watch_s: float = 0.0) -> None:
+def _write(report: RunReport, out: Path) -> None:
     """Raises ConfigError where the file cannot be written."""
     try:
         with replacing(out) as file:
-            content = json_of(report) + "\n" if out.suffix == ".json" else page_of(report, watch_s)
-            file.write(content.encode())
+            if out.suffix in PICTURES:
+                save(report, file, out.suffix[1:])
+            else:
+                content = json_of(report) + "\n" if out.suffix == ".json" else page_of(report)
+                file.write(content.encode())
     except OSError as error:
         raise ConfigError(f"--out {out}: cannot be written: {error.strerror}") from error
 
 
-def _watch(runs: list[Path], out: Path) -> int:
-    """Write the page again and again until Ctrl-C; the last one is not reloaded any more."""
-    began, report = time.monotonic(), build(runs)
-    _write(report, out, REFRESH_S)
-    print(f"{out}  (a page that reloads itself; Ctrl-C ends it)", flush=True)
-    try:
-        while True:
-            time.sleep(max(REFRESH_S, (time.monotonic() - began) / BUSY_SHARE))
-            began = time.monotonic()
-            with contextlib.suppress(DataError):  # a run that is removed or started again
-                report = build(runs)
-                _write(report, out, REFRESH_S)
-    except KeyboardInterrupt:
-        print(file=sys.stderr)
-        _write(report, out)
+def _watch(args: argparse.Namespace) -> int:
+    """Serve until Ctrl-C."""
+    with ReportServer(lambda: build(args.runs), args.port) as server:
+        try:
+            print(f"{server.url}  (on this machine; Ctrl-C ends it)", flush=True)
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print(file=sys.stderr)
     return 0

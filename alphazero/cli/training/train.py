@@ -22,8 +22,8 @@ from alphazero.base.section import add_flags
 from alphazero.base.text import quoted
 from alphazero.cli.command_table import build_parser, run_command
 from alphazero.cli.flags import add_config_flag, add_device_flag, add_number
+from alphazero.cli.training.accelerate import CONFIG_FILE, accelerate_settings
 from alphazero.games.outside.names import is_outside
-from alphazero.games.outside.trials.measured import measure
 from alphazero.launch.node.meeting import MeetingPoint, Participant, meet
 from alphazero.launch.node.store import lone_process_environment
 from alphazero.launch.plan.outer import TaskRank, read_task
@@ -36,11 +36,10 @@ from alphazero.run.checkpoint_files import STATE, read_json
 from alphazero.run.directory import RESTART_VARIABLE, RunDirectory, choose_run_directory
 from alphazero.run.find import check_spelling, find_resumed
 from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
-from alphazero.settings.accelerate import CONFIG_FILE, accelerate_settings
+from alphazero.settings.chosen import OUTSIDE_PRESET, line_of, measure, with_chosen
 from alphazero.settings.deepspeed_file import read_deepspeed_settings
 from alphazero.settings.flags import Parser, whole
 from alphazero.settings.load import SECTIONS, Config, load_config, preset_directory
-from alphazero.settings.outside.chosen import OUTSIDE_PRESET, line_of, with_chosen
 from alphazero.settings.scope import changed_settings, kept_settings, require_same_run
 from alphazero.show.console import Console
 from alphazero.show.weights_and_biases import require_wandb

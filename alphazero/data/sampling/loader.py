@@ -17,7 +17,7 @@ from alphazero.data.sampling.value_curve import ValueCurve
 from alphazero.data.sampling.window import Mixture, Window, sample_ids
 from alphazero.games.batch import Batch, MicroBatch
 from alphazero.games.outside.names import is_outside
-from alphazero.games.outside.trials.symmetry import use_symmetries
+from alphazero.games.outside.symmetry import use_symmetries
 from alphazero.games.registry import GameSpec, get_game, history_fill
 
 AHEAD = 2  # steps, or batches, that are encoded before they are asked for

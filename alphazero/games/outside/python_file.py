@@ -41,37 +41,31 @@ def load(name: ClassName) -> Rules:
 
     Raises ConfigError for a file or class that is none, RulesError for one that fails.
     """
-    path = Path(name.file)
-    with Explainer(str(path), str(path)).faults(), watched():
-        return _rules(path, name)
-
-
-def _rules(path: Path, name: ClassName) -> Rules:
-    make: Callable[..., Any] = _class_in(path, name)
-    new_start = partial(make, **dict(name.parameters))
-    start = new_start()
-    missing = [
-        method for method in METHODS if method != "clone" and not callable(getattr(start, method, None))
-    ]
-    if missing:
-        raise ConfigError(
-            f"{path}: class {name.of} has no method {missing[0]}; expected {', '.join(METHODS[:-1])}, "
-            "and clone or a state that copy.deepcopy copies"
+    path, place = name.file, f"{name.file}: class {name.of}"
+    with Explainer(path, path).faults(), watched():
+        make: Callable[..., Any] = _class_in(Path(path), name)
+        new_start = partial(make, **dict(name.parameters))
+        start = new_start()
+        for method in METHODS:
+            if method != "clone" and not callable(getattr(start, method, None)):
+                raise ConfigError(
+                    f"{place} has no method {method}; expected {', '.join(METHODS[:-1])}, and clone or a "
+                    "state that copy.deepcopy copies"
+                )
+        if start.is_terminal():
+            raise ConfigError(f"{place}: is_terminal() is true at the start; expected a game")
+        rules = Rules(
+            name=name.recorded,
+            explain=Explainer(f"{path}:{name.of}", path),
+            start=start,
+            new_start=new_start,
+            clone=None if callable(getattr(start, "clone", None)) else _deep_copy,
+            observed=_shape(start),
+            num_actions=_number(start, "num_distinct_actions", place, None, MOST_ACTIONS),
+            max_plies=_number(start, "max_game_length", place, USUAL_LENGTH, MOST_PLIES),
         )
-    if start.is_terminal():
-        raise ConfigError(f"{path}: class {name.of}: is_terminal() is true at the start; expected a game")
-    rules = Rules(
-        name=name.recorded,
-        explain=Explainer(f"{path}:{name.of}", str(path)),
-        start=start,
-        new_start=new_start,
-        clone=None if callable(getattr(start, "clone", None)) else _deep_copy,
-        observed=_shape(start),
-        num_actions=_number(start, "num_distinct_actions", path, name.of, None, MOST_ACTIONS),
-        max_plies=_number(start, "max_game_length", path, name.of, USUAL_LENGTH, MOST_PLIES),
-    )
-    check_sizes(rules.explain.place, rules.num_actions, rules.shape, rules.max_plies)
-    return rules
+        check_sizes(rules.explain.place, rules.num_actions, rules.shape, rules.max_plies)
+        return rules
 
 
 @cache
@@ -105,14 +99,14 @@ def _few_prints(path: Path) -> Callable[..., None]:
     """`print` for a file of rules: to stderr, MOST_PRINTS lines of it, so that no log fills the disk."""
     count = 0
 
-    def limited(*values: object, sep: str | None = " ", end: str | None = "\n", **kept: Any) -> None:  # noqa: ANN401
+    def limited(*values: object, **how: Any) -> None:  # noqa: ANN401
         nonlocal count
-        if kept.get("file") not in (None, sys.stdout, sys.stderr):
-            print(*values, sep=sep, end=end, **kept)
+        if how.get("file") not in (None, sys.stdout, sys.stderr):
+            print(*values, **how)
             return
         count += 1
         if count <= MOST_PRINTS:
-            print(*values, sep=sep, end=end, file=sys.stderr)
+            print(*values, **{**how, "file": sys.stderr})
         if count == MOST_PRINTS:
             line = f"{path}: print() was called {MOST_PRINTS} times; what it prints from here on is left out"
             print(program_line(line), file=sys.stderr)
@@ -157,28 +151,17 @@ def _deep_copy(state: Any) -> Any:  # noqa: ANN401
     try:
         return copy.deepcopy(state)
     except Exception as error:
-        for name, value in getattr(state, "__dict__", {}).items():
-            try:
-                copy.deepcopy(value)
-            except Exception:
-                raise AnswerError(
-                    f"no clone(), and copy.deepcopy fails at its attribute {name}: {reason(error)}; "
-                    "expected a method clone()"
-                ) from error
-        raise
+        what = f"no clone(), and copy.deepcopy fails: {reason(error)}"
+        raise AnswerError(f"{what}; expected a method clone()") from error
 
 
-def _number(start: Any, key: str, path: Path, of: str, usual: int | None, most: int) -> int:  # noqa: ANN401
-    value = getattr(start, key, usual)
+def _number(start: Any, key: str, place: str, usual: int | None, most: int) -> int:  # noqa: ANN401
+    value: Any = getattr(start, key, usual)
     value = value() if callable(value) else value
-    if value is None:
-        raise ConfigError(f"{path}: class {of} has no {key}; expected a number: all actions are below it")
     try:
         number = operator.index(value)
     except TypeError:
         number = 0
     if not 1 <= number <= most:
-        raise ConfigError(
-            f"{path}: class {of}: {key} is {quoted(value)}; expected a whole number, 1 to {most:,}"
-        )
+        raise ConfigError(f"{place}: {key} is {quoted(value)}; expected a whole number, 1 to {most:,}")
     return number

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import operator
 import os
@@ -24,9 +23,7 @@ if TYPE_CHECKING:  # a launcher reads names without numpy
     import numpy.typing as npt
 
 TRACEBACK_VARIABLE = "ALPHAZERO_TRACEBACK"  # of cli/main.py: tracebacks are printed
-# A question that the rules have not answered for so long is given up.
-PATIENCE_S = 60.0
-GRACE_S = 10.0  # then the process ends: what waits within a library takes no exception
+PATIENCE_S = 60.0  # with a question that the rules do not answer
 GLANCE_S = 0.5
 MOST_ACTIONS = 1 << 16  # a move has 16 bits
 MOST_NUMBERS = 1 << 20  # of an observation
@@ -59,10 +56,6 @@ class AnswerError(ValueError):
     """An answer of the rules that cannot be right; its message is complete."""
 
 
-class StrayError(Exception):
-    """Its cause is an exception of the rules that `except Exception` does not stop."""
-
-
 @dataclass(frozen=True)
 class Explainer:
     """An exception of the rules as one line. file: that of the rules, "" for a library."""
@@ -72,8 +65,6 @@ class Explainer:
 
     def __call__(self, error: BaseException) -> str:
         """'nim.py:31: ZeroDivisionError: division by zero', of the last line within the file."""
-        if isinstance(error, StrayError):
-            error = error.__cause__ or error
         if os.environ.get(TRACEBACK_VARIABLE):
             traceback.print_exception(error)
         try:
@@ -95,9 +86,9 @@ class Explainer:
         """What the rules raise within the block becomes a RulesError. where: what its line adds."""
         try:
             yield
-        except AlphaZeroError:
+        except (AlphaZeroError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise RulesError(self(error) + where()) from error
 
 
@@ -207,17 +198,12 @@ def text_of_moves(moves: Sequence[int]) -> str:
     return ",".join(map(str, moves)) or "none"
 
 
-class EndlessLoop(BaseException):
-    """Raised within rules that do not answer; no `except Exception` of theirs stops it."""
-
-
-_raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _watching = threading.Event()
 _asking: dict[int, float] = {}  # threads that run rules outside the core: since when (time.monotonic)
 
 
 def watch() -> None:
-    """From now on a question that the rules do not answer ends in EndlessLoop, where they loop in Python."""
+    """From now on a question that the rules do not answer ends the process, with the line where they are."""
     if not _watching.is_set():
         _watching.set()
         threading.Thread(target=_watch, name="rules", daemon=True).start()
@@ -225,18 +211,11 @@ def watch() -> None:
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Rules run on this thread outside the core, and are watched as within: see `answered`.
-
-    What they raise is an Exception then: StrayError for others, but for a person's interrupt.
-    """
+    """Rules run on this thread outside the core, and are watched as within: see `answered`."""
     watch()
     _asking[threading.get_ident()] = time.monotonic()
     try:
         yield
-    except BaseException as error:
-        if isinstance(error, Exception | KeyboardInterrupt):
-            raise
-        raise StrayError from error
     finally:
         _asking.pop(threading.get_ident(), None)
 
@@ -248,34 +227,17 @@ def answered(more_s: float = 0.0) -> None:
 
 
 def _watch() -> None:
+    """No exception is raised in the thread: what waits within a library takes none."""
     while True:
         time.sleep(GLANCE_S)
         core = sys.modules.get("alphazero._core")
         ask_core = getattr(core, "threads_asking_rules", list)  # while it is being loaded
         own = [(thread, time.monotonic() - since) for thread, since in list(_asking.items())]
         for thread, seconds in [*ask_core(), *own]:
-            if seconds > PATIENCE_S + GRACE_S:
-                _end_process(thread, seconds)
-            elif seconds > PATIENCE_S:
-                _raise_in_thread(ctypes.c_ulong(thread), ctypes.py_object(_endless(seconds)))
-
-
-def _end_process(thread: int, seconds: float) -> None:
-    """With the line at which the thread waits, and the exit status of a user's error."""
-    frame = sys._current_frames().get(thread)
-    place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "the rules of the game"
-    text = f"{place}: no answer for {seconds:.0f} s, and no exception ends it"
-    os.write(2, f"{error_line(text)}\n".encode(errors="replace"))
-    os._exit(ConfigError.exit_code)
-
-
-def _endless(seconds: float) -> type[EndlessLoop]:
-    """A class: the interpreter makes the exception itself."""
-    text = f"no answer for {seconds:.0f} s"
-
-    class Endless(EndlessLoop):
-        def __init__(self) -> None:
-            super().__init__(text)
-
-    Endless.__name__ = "EndlessLoop"
-    return Endless
+            if seconds > PATIENCE_S:
+                frame = sys._current_frames().get(thread)
+                place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "the rules of the game"
+                os.write(
+                    2, f"{error_line(f'{place}: no answer for {seconds:.0f} s')}\n".encode(errors="replace")
+                )
+                os._exit(ConfigError.exit_code)

@@ -1,4 +1,4 @@
-"""Connect Four's solved positions: files of them, and the outcomes of moves by the solver, kept in a file.
+"""Connect Four's solved positions: files of them, and the outcomes of moves by the solver.
 
 They come from Pascal Pons's test sets (`moves score` a line), or from the project's own tables, which also
 hold the score or the outcome of every move. None of them enters training.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import TypeVar, cast
 
 import alphazero._core as _core
 from alphazero.base.errors import DataError
-from alphazero.base.files import complete_lines, cut_unfinished_line, open_regular
+from alphazero.base.files import open_regular
 from alphazero.games.core_types import Line
 from alphazero.measure.truth.positions import ExactPosition, SolvedMove, SolvedSet
 
@@ -83,7 +83,6 @@ _PONS_NAMES = {
 CLASSES = tuple(_PONS_NAMES.values())
 # One column at least is not full.
 _MOVES_AND_OUTCOMES = re.compile(r"([1-7]+) ((?=.*[-+=])[-+=.]{7})")
-_OUTCOME_LINE = re.compile(r"([1-7]*) ([0-6]) (-1|0|1)")
 
 
 def line_of(moves: str) -> _core.Connect4Line:
@@ -169,39 +168,23 @@ def _row_of_outcomes(name: str, text: str) -> _Row:
 
 
 class SolverOutcomes:
-    """Solves moves and caches their outcomes in a file of lines `moves column outcome`.
+    """Solves moves by num_threads solvers, which share table_mib, and remembers their outcomes."""
 
-    num_threads solvers share table_mib. Raises DataError for another file.
-    """
-
-    def __init__(self, cache: Path, table_mib: int = 512, num_threads: int = 1) -> None:
-        self._cache, self._table_mib, self._num_threads = cache, table_mib, num_threads
+    def __init__(self, table_mib: int = 512, num_threads: int = 1) -> None:
+        self._table_mib, self._num_threads = table_mib, num_threads
         self._known: dict[tuple[str, int], int] = {}
-        cut_unfinished_line(cache)
-        for number, text in enumerate(complete_lines(cache), start=1):
-            match = _OUTCOME_LINE.fullmatch(text)
-            if not match:
-                expected = "expected 'moves column outcome'; remove the file"
-                raise DataError(f"{cache}:{number}: {text!r}: {expected}")
-            self._known[match[1], int(match[2])] = int(match[3])
 
-    def __call__(self, questions: Sequence[SolvedMove]) -> Iterator[int]:
+    def __call__(self, questions: Sequence[SolvedMove]) -> list[int]:
         """Their outcomes, -1, 0 or 1, in order."""
-        asked = {(position.moves, column): (position, column) for position, column in questions}
-        to_solve = {key: question for key, question in asked.items() if key not in self._known}
-        outcomes = solve_in_threads(solved_outcome, to_solve.values(), self._table_mib, self._num_threads)
-        with closing(outcomes):
-            solved = zip(to_solve, outcomes, strict=True)
-            for position, column in questions:
-                while (position.moves, column) not in self._known:
-                    self._remember(*next(solved))
-                yield self._known[position.moves, column]
-
-    def _remember(self, key: tuple[str, int], outcome: int) -> None:
-        self._known[key] = outcome
-        self._cache.parent.mkdir(parents=True, exist_ok=True)
-        with self._cache.open("a", encoding="ascii") as file:
-            file.write(f"{key[0]} {key[1]} {outcome}\n")
+        unknown = [
+            (position, column)
+            for position, column in questions
+            if (position.moves, column) not in self._known
+        ]
+        with closing(solve_in_threads(solved_outcome, unknown, self._table_mib, self._num_threads)) as found:
+            for (position, column), outcome in zip(unknown, found, strict=True):
+                self._known[position.moves, column] = outcome
+        return [self._known[position.moves, column] for position, column in questions]
 
 
 def solved_outcome(solver: _core.Connect4Solver, question: SolvedMove) -> int:

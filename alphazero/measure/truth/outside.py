@@ -8,15 +8,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
+from typing import TypeAlias
 
 from alphazero.base.errors import AlphaZeroError, ConfigError
 from alphazero.base.files import read_text, write_json
 from alphazero.base.records import from_table
-from alphazero.base.text import counted
-from alphazero.games.outside import solvers
 from alphazero.games.outside.rules import Rules, State, actions_of, returns_of
 from alphazero.games.outside.solvers import Solve, position_key, solver_of
 from alphazero.games.outside.use import rules_of
@@ -29,6 +28,14 @@ MOST_REACHABLE = 20_000  # positions of a game that are all looked at
 SEED = 1  # of the random games
 FRUITLESS_GAMES = 500  # in a row: after them no further position is expected
 FILE = "solved_positions.json"
+
+# Called with the number of positions known, and of those searched for the next one.
+Tick: TypeAlias = Callable[[int, int], None]
+Reached: TypeAlias = tuple[tuple[int, ...], State]  # the moves to a position, and the position
+
+
+def _no_tick(known: int, searched: int) -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -59,11 +66,10 @@ class OutsideTruth:
         return [position.exact(self.game) for position in self.positions]
 
 
-def truth_of_run(run: RunDirectory, game: str, solver: str, tick: Callable[[int, int], None]) -> OutsideTruth:
+def truth_of_run(run: RunDirectory, game: str, solver: str, tick: Tick) -> OutsideTruth:
     """Positions in which moves err, from the run's file, or solved now and kept there.
 
-    tick: called with the number of positions known and of those searched for them. Raises ConfigError for a
-    game that is too large for the solver, RulesError where rules or solver fail.
+    Raises as positions_to_err_in.
     """
     path = run.path / FILE
     if (known := _read(run, game, solver)) is not None:
@@ -87,59 +93,44 @@ def _read(run: RunDirectory, game: str, solver: str) -> OutsideTruth | None:
 
 
 def positions_to_err_in(
-    game: str,
-    solver: str,
-    count: int,
-    tick: Callable[[int, int], None] = lambda known, searched: None,
-    *,
-    only_errors: bool = True,
-    seed: int = SEED,
+    game: str, solver: str, count: int, tick: Tick = _no_tick, *, only_errors: bool = True, seed: int = SEED
 ) -> list[KnownPosition]:
     """Up to `count` different positions of random games, solved: those in which moves err, or any.
 
-    Raises ConfigError where they take longer than solvers.LIMIT_S, RulesError where rules or solver fail.
+    Raises ConfigError for a game that is too large for the solver, RulesError where rules or solver fail.
     """
     rules = rules_of(game)
-    found: list[KnownPosition] = []
-    began = time.monotonic()
     with rules.explain.faults():
-        solve = solver_of(solver, rules, lambda searched: tick(len(found), searched))
-        for moves, state in random_positions(rules, seed):
-            known = KnownPosition(moves, values_of_moves(rules, solve, state))
-            if len(set(known.values)) > 1 or not only_errors:
-                found.append(known)
-            tick(len(found), 0)
-            if len(found) == count:
-                break
-            if (seconds := time.monotonic() - began) > solvers.LIMIT_S:
-                raise ConfigError(
-                    f"--solver {solver}: {counted(len(found), 'position')} of {game} solved in "
-                    f"{seconds:.0f} s; expected {count}, by a faster solver or of a smaller game"
-                )
-    return found
+        positions = random_positions(rules, seed)
+        return list(islice(_solved(rules, solver, positions, tick, only_errors=only_errors), count))
 
 
-def reachable_positions(
-    game: str, solver: str, tick: Callable[[int, int], None] = lambda known, searched: None
-) -> list[KnownPosition] | None:
+def reachable_positions(game: str, solver: str, tick: Tick = _no_tick) -> list[KnownPosition] | None:
     """Every position that is not over, solved; None where there are more than MOST_REACHABLE."""
     rules = rules_of(game)
-    found: list[KnownPosition] = []
     with rules.explain.faults():
-        if (positions := all_positions(rules, MOST_REACHABLE)) is None:
-            return None
-        solve = solver_of(solver, rules, lambda searched: tick(len(found), searched))
-        for moves, state in positions:
-            found.append(KnownPosition(moves, values_of_moves(rules, solve, state)))
-            tick(len(found), 0)
-    return found
+        positions = all_positions(rules, MOST_REACHABLE)
+        return None if positions is None else list(_solved(rules, solver, positions, tick))
 
 
-def all_positions(rules: Rules, most: int) -> list[tuple[tuple[int, ...], State]] | None:
+def _solved(
+    rules: Rules, solver: str, positions: Iterable[Reached], tick: Tick, *, only_errors: bool = False
+) -> Iterator[KnownPosition]:
+    count = 0
+    solve = solver_of(solver, rules, lambda searched: tick(count, searched))
+    for moves, state in positions:
+        known = KnownPosition(moves, values_of_moves(rules, solve, state))
+        if len(set(known.values)) > 1 or not only_errors:
+            count += 1
+            yield known
+        tick(count, 0)
+
+
+def all_positions(rules: Rules, most: int) -> list[Reached] | None:
     """Positions that differ by their keys, with the first moves that lead there; None: more than `most`."""
     copy = rules.copy
     seen = {position_key(rules.start)}
-    found: list[tuple[tuple[int, ...], State]] = [((), rules.start)]
+    found: list[Reached] = [((), rules.start)]
     for moves, state in found:  # grows
         for action in actions_of(state):
             after = copy(state)
@@ -153,7 +144,7 @@ def all_positions(rules: Rules, most: int) -> list[tuple[tuple[int, ...], State]
     return found
 
 
-def random_positions(rules: Rules, seed: int) -> Iterator[tuple[tuple[int, ...], State]]:
+def random_positions(rules: Rules, seed: int) -> Iterator[Reached]:
     """One of each random game that no game before had, until FRUITLESS_GAMES in a row have none."""
     draw, copy = random.Random(seed), rules.copy
     seen: set[bytes] = set()

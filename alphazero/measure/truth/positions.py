@@ -79,25 +79,24 @@ def sign(score: int) -> int:
     return (score > 0) - (score < 0)
 
 
-def known_outcomes(questions: Sequence[SolvedMove]) -> list[int]:
-    """From the scores of the positions' moves."""
-    return [sign(position.move_scores[move]) for position, move in questions]
-
-
 def find_errors(
-    positions: Sequence[ExactPosition], player: ChooseMoves, outcomes: Outcomes = known_outcomes
+    positions: Sequence[ExactPosition], player: ChooseMoves, solve: Outcomes = lambda questions: []
 ) -> list[bool]:
     """Whether the player's move in each position has a worse outcome than the position; never in a lost one.
 
-    The player is not asked where all moves are known to be equally good.
+    The player is not asked where all moves are known to be equally good. solve: of moves that are not known.
     """
     asked = [number for number, position in enumerate(positions) if position.may_err]
     moves = player([positions[number].line for number in asked]) if asked else []
     chosen = {number: move for number, move in zip(asked, moves, strict=True) if positions[number].score >= 0}
+    unknown = [number for number in chosen if not positions[number].move_scores]
+    solved = zip(unknown, solve([(positions[number], chosen[number]) for number in unknown]), strict=True)
+    outcomes = dict(solved)
     errs = [False] * len(positions)
-    questions = [(positions[number], move) for number, move in chosen.items()]
-    for number, outcome in zip(chosen, outcomes(questions), strict=True):
-        errs[number] = outcome < positions[number].outcome
+    for number, move in chosen.items():
+        position = positions[number]
+        outcome = outcomes[number] if number in outcomes else sign(position.move_scores[move])
+        errs[number] = outcome < position.outcome
     return errs
 
 

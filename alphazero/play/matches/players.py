@@ -7,16 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
 import alphazero._core as _core
-from alphazero.games.core_types import BatchEvaluation, Line
-from alphazero.games.outside.names import OPENSPIEL, is_outside
+from alphazero.games.core_types import Line
+from alphazero.games.lines import leaves_of
+from alphazero.games.outside.names import OPENSPIEL
 from alphazero.games.outside.openspiel import mcts
-from alphazero.games.outside.rules import text_of_moves
-from alphazero.games.outside.uct import uct_action
-from alphazero.games.outside.use import rules_of
+from alphazero.games.uct import uct_move
 from alphazero.play.matches.game import Decision, Score
 from alphazero.play.matches.limits import Limit
 from alphazero.play.uci.protocol import centipawns
@@ -83,54 +79,14 @@ def network_player(evaluator: NetworkEvaluator) -> ChooseMoves:
     """Plays the move with the network's largest share, the lowest policy index among equals; no search."""
 
     def choose(lines: Sequence[Line]) -> list[int]:
-        legal, offset, evaluation = _evaluate(evaluator, lines)
-        logits = np.split(evaluation.legal_logits, offset[1:-1])
+        packed, legal, offset = leaves_of(lines)
+        logits = evaluator(packed, legal, offset).legal_logits
         return [
-            line.index_to_move(int(indices[own.argmax()]))
-            for line, indices, own in zip(lines, legal, logits, strict=True)
+            line.index_to_move(int(legal[begin + logits[begin:end].argmax()]))
+            for line, begin, end in zip(lines, offset, offset[1:], strict=False)
         ]
 
     return choose
-
-
-def one_ply_player(evaluator: NetworkEvaluator) -> ChooseMoves:
-    """Plays the move after which the network values the position highest for the player who made it.
-
-    A move that ends the game counts by its result. There is no search and no policy, so this shows what the
-    values are worth. Of equal moves it plays the first in the order of Line.legal.
-    """
-
-    def choose(lines: Sequence[Line]) -> list[int]:
-        values: list[dict[int, float]] = [{} for _ in lines]  # of the moves, for their player
-        asked: list[tuple[int, int, int]] = []
-        after: list[Line] = []
-        for place, line in enumerate(lines):
-            for move in line.legal():
-                next_line = line.copy()
-                next_line.push(move)
-                outcome = next_line.outcome()
-                sign = 1 if next_line.first_player_to_move == line.first_player_to_move else -1
-                values[place][move] = sign * float(outcome.value) if outcome.over else 0.0
-                if not outcome.over:
-                    asked.append((place, move, sign))
-                    after.append(next_line)
-        if after:
-            wdl_B3 = _evaluate(evaluator, after)[2].wdl
-            for (place, move, sign), (win, _, loss) in zip(asked, wdl_B3.tolist(), strict=True):
-                values[place][move] = sign * (win - loss)
-        return [max(of_move, key=of_move.__getitem__) for of_move in values]
-
-    return choose
-
-
-def _evaluate(
-    evaluator: NetworkEvaluator, lines: Sequence[Line]
-) -> tuple[list[npt.NDArray[np.int32]], npt.NDArray[np.int32], BatchEvaluation]:
-    """The policy indices of the legal moves, each position's offset into them, and the evaluation."""
-    legal = [line.legal_indices() for line in lines]
-    offset = np.concatenate([[0], np.cumsum([len(indices) for indices in legal])]).astype(np.int32)
-    packed = np.stack([line.packed() for line in lines])
-    return legal, offset, evaluator(packed, np.concatenate(legal), offset)
 
 
 def search_decisions(
@@ -211,56 +167,17 @@ def solver_decisions(solver: _core.Connect4Solver) -> Decide:
     return lambda lines: [decision(line) for line in lines.values()]
 
 
-class _StateOfLine:
-    """A line of the core as a state (games/outside/uct.py): players are 0, who moves first, and 1."""
-
-    def __init__(self, line: Line) -> None:
-        self._line = line.copy()
-
-    def current_player(self) -> int:
-        return 0 if self._line.first_player_to_move else 1
-
-    def legal_actions(self) -> Sequence[int]:
-        return self._line.legal()
-
-    def apply_action(self, action: int) -> None:
-        self._line.push(action)
-
-    def is_terminal(self) -> bool:
-        return self._line.outcome().over
-
-    def returns(self) -> tuple[float, float]:
-        value = float(self._line.outcome().value)
-        return (value, -value) if self._line.first_player_to_move else (-value, value)
-
-    def clone(self) -> _StateOfLine:
-        return _StateOfLine(self._line)
-
-
 def mcts_player(simulations: int, seed: int) -> ChooseMoves:
     """Tree search with random playouts: OpenSpiel's own in its games, UCT in all others."""
     theirs: dict[str, Callable[[Sequence[int]], int]] = {}
     draw = random.Random(seed)
 
     def choose_in(line: Line) -> int:
-        if not is_outside(line.NAME):
-            return uct_action(_StateOfLine(line), _StateOfLine.clone, simulations, line.MAX_PLIES, draw)
-        text = str(line).removeprefix("start")  # the moves from the start of the game
-        moves = [int(move) for move in text.split(",") if move]
         if not line.NAME.startswith(OPENSPIEL):
-            return _choose_by_rules(line.NAME, moves, simulations, draw)
+            return uct_move(line, simulations, draw)
         if line.NAME not in theirs:
             theirs[line.NAME] = mcts(line.NAME, simulations, seed)
-        return theirs[line.NAME](moves)
+        text = str(line).removeprefix("start")  # the moves from the start of the game
+        return theirs[line.NAME]([int(move) for move in text.split(",") if move])
 
     return lambda lines: [choose_in(line) for line in lines]
-
-
-def _choose_by_rules(name: str, moves: Sequence[int], simulations: int, draw: random.Random) -> int:
-    """By UCT over the states of a Python file, one copy for each playout. Raises RulesError."""
-    rules = rules_of(name)
-    with rules.explain.faults(lambda: f" (the moves so far: {text_of_moves(moves)}, and a playout)"):
-        state = rules.copy(rules.start)
-        for move in moves:
-            state.apply_action(move)
-        return uct_action(state, rules.copy, simulations, rules.max_plies, draw)

@@ -127,7 +127,7 @@ def wrong_positions(game: str, record: ValidationRecord) -> list[dict[str, Any]]
             line = make_line(known_game(game), wrong.position)
             reader = MoveReader(line)
             target = reader.arrow(wrong.move, wrong.share)
-            shown = _position(line)
+            shown = position_of(line)
         except DAMAGED:
             continue
         found.append(
@@ -177,7 +177,7 @@ def _searched(game: GameRow, text: Callable[[int], str], ply: int) -> SeenPly | 
 def _game_json(name: str, game: SeenGame, title: str) -> dict[str, Any]:
     """Each position with the move that led there and its evaluation; values are the first player's."""
     line = make_line(name, game.start)
-    frames: list[dict[str, Any]] = [{**_position(line), "move": None}]
+    frames: list[dict[str, Any]] = [{**position_of(line), "move": None}]
     for ply, move in enumerate(game.moves[:MOST_PLIES]):
         reader = MoveReader(line)
         played = reader.arrow(move)
@@ -189,7 +189,7 @@ def _game_json(name: str, game: SeenGame, title: str) -> dict[str, Any]:
                 "policy": reader.arrows(seen.policy),
             }
         line.push(reader.move(move))
-        frames.append({**_position(line), "move": played[:3]})
+        frames.append({**position_of(line), "move": played[:3]})
     return {
         "title": title,
         "result": game.result,
@@ -199,7 +199,7 @@ def _game_json(name: str, game: SeenGame, title: str) -> dict[str, Any]:
     }
 
 
-def _position(line: Line) -> dict[str, Any]:
-    """drawing: of a game that its rules draw; cells: of any other."""
+def position_of(line: Line) -> dict[str, Any]:
+    """As boards.js draws it. drawing: of a game that its rules draw; cells: of any other."""
     board = {"drawing": drawing_of(line)} if is_outside(line.NAME) else {"cells": cells_of(line)}
     return {**board, "first_to_move": line.first_player_to_move}

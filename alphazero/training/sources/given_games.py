@@ -20,7 +20,7 @@ from alphazero.data.sampling.value_curve import ValueCurve, curve_of
 from alphazero.data.sampling.window import Mixture, Window
 from alphazero.games.batch import MicroBatch
 from alphazero.games.outside.names import is_outside
-from alphazero.games.outside.trials.symmetry import described, symmetries_of, use_symmetries
+from alphazero.games.outside.symmetry import described, symmetries_of, use_symmetries
 from alphazero.games.registry import get_game
 from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.settings.data import DataConfig, chosen_filters, filter_text

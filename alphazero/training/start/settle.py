@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from alphazero.settings.chosen import lanes_over
 from alphazero.settings.load import Config, decided
-from alphazero.settings.outside.chosen import lanes_over
 from alphazero.settings.scope import kept_line, kept_settings
 from alphazero.settings.self_play import settled
 from alphazero.training.engine.planner import choose_precision

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from alphazero.base.errors import ConfigError
-from alphazero.games.outside import solvers
 from alphazero.games.outside.solvers import position_key, read_solver
 from alphazero.games.outside.use import rules_of
 from alphazero.games.registry import make_line, read_game
@@ -134,14 +132,3 @@ def test_a_run_keeps_its_positions_until_game_or_solver_change(tmp_path: Path) -
         looks.clear()
         again = truth_of_run(run, game, solver, lambda known, searched: looks.append(known))
         assert looks and again == first, damage[:300]
-
-
-def test_a_solver_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(SOLVER, encoding="utf-8")
-    solver = read_solver("--solver", f"{tmp_path / 'own.py'}:nim_sum")
-    monkeypatch.setattr(solvers, "LIMIT_S", 0.0)
-    with pytest.raises(
-        ConfigError, match=r"own.py:nim_sum@.*: 1 position of nim.py.* solved in 0 s; expected"
-    ):
-        positions_to_err_in(read_game("--game", NIM), solver, 10)
-    assert not (tmp_path / outside_truth.FILE).exists()

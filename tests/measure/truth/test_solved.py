@@ -20,13 +20,11 @@ from alphazero.measure.truth.connect4 import SolverOutcomes, line_of, read_sets
 from alphazero.measure.truth.positions import (
     ExactPosition,
     find_errors,
-    known_outcomes,
     sign,
 )
 from alphazero.network.model.planes import expand_planes
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights
-from alphazero.play.matches.players import ChooseMoves
 from alphazero.settings.sections import NetworkConfig
 
 OWN = [position for entry in read_sets() for position in entry.positions]
@@ -139,24 +137,15 @@ def test_a_perfect_player_never_errs_and_the_worst_always_does():
     assert sum(find_errors(OWN, lambda lines: player(lines, min))) == 600
 
 
-def test_outcomes_of_the_solver_are_those_of_the_table(tmp_path: Path):
+def test_outcomes_of_the_solver_are_those_of_the_table_and_remembered(monkeypatch: pytest.MonkeyPatch):
     questions = [(position, column) for position in OWN[:300:10] for column in position.line.legal()]
-    expected = list(known_outcomes(questions))
+    expected = [sign(position.move_scores[column]) for position, column in questions]
     for num_threads in (1, 3):
-        cache = tmp_path / f"outcomes{num_threads}.txt"
-        outcomes = SolverOutcomes(cache, table_mib=16, num_threads=num_threads)
-        assert list(outcomes(questions + questions[:9])) == expected + expected[:9]
-        assert len(cache.read_text().splitlines()) == len(questions)
-
-
-def test_outcomes_are_told_and_kept_one_by_one(tmp_path: Path):
-    cache = tmp_path / "outcomes.txt"
-    questions = [(position, position.line.legal()[0]) for position in OWN[:12]]
-    found = SolverOutcomes(cache, table_mib=1, num_threads=2)(questions)
-    first = [next(found) for _ in range(5)]
-    found.close()
-    assert first == list(known_outcomes(questions[:5]))
-    assert len(cache.read_text().splitlines()) == 5
+        outcomes = SolverOutcomes(table_mib=16, num_threads=num_threads)
+        assert outcomes(questions) == expected
+        with monkeypatch.context() as patch:
+            patch.setattr(solved, "solved_outcome", lambda *_: pytest.fail("solved again"))
+            assert outcomes(questions[:9]) == expected[:9]
 
 
 def test_nothing_is_solved_where_nothing_can_err():
@@ -167,30 +156,6 @@ def test_nothing_is_solved_where_nothing_can_err():
         return []
 
     assert sum(find_errors([lost], lambda lines: [0] * len(lines), outcomes)) == 0
-
-
-def test_solved_outcomes_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    cache = tmp_path / "new" / "outcomes.txt"
-    asked = [(position, column) for position in OWN[:20] for column in position.line.legal()]
-    before = SolverOutcomes(cache, table_mib=1)
-    expected = list(before(asked))
-    # A writer killed in the middle of a line leaves a beginning that is not believed.
-    cache.write_text(cache.read_text() + f"{OWN[30].moves} {OWN[30].line.legal()[0]} 1"[:-3])
-    after = SolverOutcomes(cache, table_mib=1)
-    with monkeypatch.context() as patch:
-        patch.setattr(solved, "solved_outcome", lambda *_: pytest.fail("solved again"))
-        assert list(after(asked)) == expected
-    another = [(OWN[30], OWN[30].line.legal()[0])]
-    assert list(after(another)) == list(known_outcomes(another))
-    assert list(SolverOutcomes(cache)(another)) == list(known_outcomes(another))
-
-
-@pytest.mark.parametrize("text", ["121 2\n", "128 1 1\n", "121 7 1\n", "121 1 2\n", "nonsense\n"])
-def test_a_damaged_memory_of_outcomes_is_named(text: str, tmp_path: Path):
-    cache = tmp_path / "outcomes.txt"
-    cache.write_text("1212 1 0\n" + text)
-    with pytest.raises(DataError, match=r"outcomes\.txt:2: .*remove the file"):
-        SolverOutcomes(cache)
 
 
 @pytest.mark.parametrize(
@@ -239,114 +204,27 @@ def test_errors_of_a_network_are_those_of_its_largest_legal_logit(
     for number, (position, row) in enumerate(zip(OWN, logits, strict=True)):
         move = max(position.line.legal(), key=lambda column, row=row: float(row[column]))
         expected[solved.CLASSES[number // 100]] += sign(position.move_scores[move]) < sign(position.score)
-    sets = evaluate(capsys, "--weights", str(network_file), "--cache-dir", str(tmp_path / "cache"))
+    sets = evaluate(capsys, "--weights", str(network_file))
     assert {row["name"]: row["errors"] for row in sets} == {
         name: {"network alone": count} for name, count in expected.items()
     }
     assert all(row["positions"] == 100 for row in sets)
-    assert not (tmp_path / "cache").exists()  # the table knows all
 
 
-def test_the_values_one_ply_on_are_those_of_the_network_and_of_ended_games(
-    network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    from alphazero.network.weights.open_network import open_network
-
-    network, _ = open_network(network_file, torch.device("cpu"))
-    expected = dict.fromkeys(solved.CLASSES, 0)
-    wins = 0
-    for number, position in enumerate(OWN):
-        values, packed = {}, {}
-        for move in position.line.legal():
-            line = position.line.copy()
-            line.push(move)
-            if line.outcome().over:
-                values[move] = -line.outcome().value
-                wins += values[move] == 1
-            else:
-                packed[move] = torch.from_numpy(line.packed())
-        if packed:
-            planes = expand_planes(torch.stack(list(packed.values())), network.spec)
-            with torch.inference_mode():
-                wdl_B3 = torch.softmax(network(planes).wdl_B3.double(), 1)
-            values |= zip(packed, (wdl_B3[:, 2] - wdl_B3[:, 0]).tolist(), strict=True)
-        move = max(values, key=values.__getitem__)
-        expected[solved.CLASSES[number // 100]] += sign(position.move_scores[move]) < sign(position.score)
-    assert wins > 10
-    sets = evaluate(capsys, "--weights", str(network_file), "--one-ply")
-    assert {row["name"]: row["errors"]["best value one ply on"] for row in sets} == expected
-
-
-def test_given_sets_are_solved_where_needed_and_a_search_with_proofs_errs_less(
+def test_given_sets_are_solved_where_needed_and_a_search_errs_less(
     network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     path = tmp_path / "Test_L3_R1"
     ends = [position for position in OWN[:100] if len(position.moves) >= 34]
     path.write_text("".join(f"{position.moves} {position.score}\n" for position in ends) + f"{LOST} -18\n")
-    argv = ["--weights", str(network_file), "--cache-dir", str(tmp_path), "--solved-sets", str(path)]
+    argv = ["--weights", str(network_file), "--solved-sets", str(path)]
     (row,) = evaluate(capsys, *argv, "--simulations", "4000")
     assert row["name"] == "end-easy" and row["positions"] == len(ends) + 1
-    assert list(row["errors"]) == ["network alone", "4000 simulations", "4000 simulations, proofs"]
     # With 8 empty squares at most so many simulations see everything.
-    assert row["errors"]["4000 simulations, proofs"] == 0
+    assert row["errors"]["4,000 simulations"] == 0
     assert row["errors"]["network alone"] > len(ends) // 4
     (row,) = evaluate(capsys, *argv, "--simulations", "4", "--no-proofs")
     assert list(row["errors"]) == ["network alone", "4 simulations"]
-
-
-def test_two_networks_are_compared_in_pairs(
-    network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    from alphazero.measure.elo import paired_errors
-
-    config = NetworkConfig(game="connect4", blocks=1, filters=8)
-    other = tmp_path / "other.pt"
-    save_weights(other, AlphaZeroNet(config, get_spec("connect4"), torch.Generator().manual_seed(4)), {})
-    argv = ["--weights", str(network_file), str(other), "--solved-sets", "own", "early", "--device", "cpu"]
-    assert main(["eval", "--solved", *argv, "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    first, second = answer["networks"]
-    (comparison,) = answer["comparisons"]
-    assert (comparison["first"], comparison["second"]) == (str(network_file), str(other))
-    names = [row["name"] for row in first["sets"]]
-    assert names == [*solved.CLASSES, "early"]
-    assert [row["name"] for row in comparison["sets"]] == [*names, "all"]
-    for row, of_first, of_second in zip(comparison["sets"], first["sets"], second["sets"], strict=False):
-        assert row["both"] + row["only_first"] == of_first["errors"]["network alone"]
-        assert row["both"] + row["only_second"] == of_second["errors"]["network alone"]
-        assert row["positions"] == of_first["positions"]
-        low, high = row["interval"]
-        assert low < row["difference"] < high
-    total = comparison["sets"][-1]
-    assert total["only_first"] == sum(row["only_first"] for row in comparison["sets"][:-1]) > 0
-    # And the errors themselves are those of the moves that each plays.
-    (entry,) = read_sets([Path("early")])
-    errs = [find_errors(entry.positions, player(path)) for path in argv[1:3]]
-    found = paired_errors(*errs)
-    row = comparison["sets"][-2]
-    assert (found.both, found.only_first, found.only_second) == (
-        row["both"],
-        row["only_first"],
-        row["only_second"],
-    )
-    assert main(["eval", "--solved", *argv]) == 0
-    text = capsys.readouterr().out
-    assert f"A: {network_file}\nB: {other}\n" in text
-    line = next(line for line in text.splitlines()[::-1] if line.startswith("early"))
-    assert f"{100 * row['difference']:+.2f}" in line and line.split()[-2:] == [
-        str(row["only_first"]),
-        str(row["only_second"]),
-    ]
-
-
-def player(path: str) -> ChooseMoves:
-    """The network of a file, without search."""
-    from alphazero.network.inference.evaluator import NetworkEvaluator
-    from alphazero.network.weights.open_network import open_network
-    from alphazero.play.matches.players import network_player
-
-    network, _ = open_network(Path(path), torch.device("cpu"))
-    return network_player(NetworkEvaluator(network, torch.device("cpu"), "fp32", 256))
 
 
 def test_the_search_has_the_settings_asked_for_and_no_noise(
@@ -363,25 +241,25 @@ def test_the_search_has_the_settings_asked_for_and_no_noise(
     config.write_text("[search]\nc_init = 3.5\nsimulations = 9\n")
     argv = ["--weights", str(network_file), "--simulations", "40"]
     evaluate(capsys, *argv)
-    evaluate(capsys, *argv, "--proofs", "--config", str(config))
-    assert list(dict.fromkeys(seen)) == [(40, False, 2.5, 0.0), (40, True, 2.5, 0.0), (40, True, 3.5, 0.0)]
+    evaluate(capsys, *argv, "--no-proofs", "--config", str(config))
+    assert list(dict.fromkeys(seen)) == [(40, True, 2.5, 0.0), (40, False, 3.5, 0.0)]
 
 
 def test_people_are_told_how_far_the_searches_are(
     network_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    """600 positions, 200 simulations each without proofs and as many with them."""
+    """600 positions, 200 simulations each."""
     monkeypatch.setattr("alphazero.show.console.FIRST_SILENCE_S", 0.0)
     monkeypatch.setattr("alphazero.show.console.LONGEST_SILENCE_S", 0.0)
     monkeypatch.setattr("alphazero.show.console.TICK_S", 0.01)
     argv = ["eval", "--solved", "--weights", str(network_file), "--device", "cpu", "--simulations", "200"]
-    assert main(argv) == 0
+    assert main([*argv, "--no-proofs"]) == 0
     done = [
         int(told[1].replace(",", ""))
         for line in capsys.readouterr().err.splitlines()
-        if (told := re.search(r": ([\d,]+) of 240,000 simulations in \d", line))
+        if (told := re.search(r": ([\d,]+) of 120,000 simulations in \d", line))
     ]
-    assert len(done) > 5 and done == sorted(done) and done[-1] > 150_000
+    assert len(done) > 5 and done == sorted(done) and done[-1] > 75_000
     assert any(count % 20_000 for count in done)  # within a set as well
 
 
@@ -398,9 +276,9 @@ def test_the_table_for_people_has_a_line_a_set_and_one_for_all(
     ("argv", "words"),
     [
         ([], ["--data", "--solved"]),
-        (["--proofs"], ["--proofs", "only with --solved"]),
+        (["--no-proofs"], ["--no-proofs", "only with --solved"]),
         (["--simulations", "4"], ["--simulations", "only with --solved"]),
-        (["--solved", "--no-proofs"], ["--proofs", "--simulations N"]),
+        (["--solved", "--no-proofs"], ["--no-proofs", "--simulations N"]),
         (["--solved", "--simulations", "0"], ["--simulations", "from 1 to"]),
         (["--solved", "--data", "games.pgn"], ["--solved", "--data"]),
         (["--solved", "--solved-sets", "nowhere"], ["nowhere", "cannot be read"]),

@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 
+from alphazero.show.report.picture import CURVES
 from tests.support.paths import REPOSITORY
 from tests.support.report.contrast import contrast
 
@@ -54,6 +55,11 @@ def test_white_pieces_are_seen_on_light_squares_and_black_ones_on_dark(scheme) -
     assert contrast("#ffffff", light) >= 1.5
     assert contrast(light, dark) >= 1.5
     assert contrast("#000000", dark) >= 4.5
+
+
+def test_the_picture_has_the_colours_of_the_page() -> None:
+    light = colours_of("light")
+    assert [light[f"curve-{number}"] for number in range(10)] == list(CURVES)
 
 
 def test_contrast_is_as_the_guidelines_define_it() -> None:

@@ -1,7 +1,6 @@
 """What a report says of real runs (tests/fixtures/v0) and of made-up ones, as data."""
 
 import json
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,19 +11,12 @@ import pytest
 from alphazero.cli.main import main
 from alphazero.data.store.store import GameStore
 from alphazero.games.registry import make_line
-from alphazero.run.validation_record import append_record
 from alphazero.show.report.games import MoveReader, wrong_positions
 from alphazero.show.report.openings import opening_tree, search_values
 from alphazero.show.report.page import json_of, page_of
 from alphazero.show.report.report import RunReport, build
 from tests.support.paths import FIXTURES
-from tests.support.report.made_up_runs import (
-    record_of,
-    step_line,
-    supervised_lines,
-    supervised_run,
-    write_run,
-)
+from tests.support.report.made_up_runs import record_of, step_line, supervised_run
 
 SELF_PLAY = FIXTURES / "v0" / "selfplay"
 
@@ -143,8 +135,8 @@ def test_numbers_of_a_start_or_of_the_settings_that_no_run_has_are_not_known(tmp
     assert "positions trained on" not in [name for name, _ in body["facts"]]
 
 
-def test_figures_and_ratings_that_no_run_can_have_are_not_drawn(tmp_path) -> None:
-    out = "report.html"
+@pytest.mark.parametrize("out", ["report.html", "report.png"])
+def test_figures_and_ratings_that_no_run_can_have_are_not_drawn(tmp_path, out) -> None:
     run = supervised_run(tmp_path / "one")
     with run.metrics.open("a") as file:
         for loss in (1e300, -1e300, 1e17):
@@ -231,8 +223,9 @@ def test_the_command_writes_a_page_and_prints_the_same_as_json(tmp_path, capsys)
     "arguments",
     [
         ["--json", "--out", "x.html"],
-        ["--out", "x.png"],
-        ["--json", "--watch"],
+        ["--watch", "--out", "x.html"],
+        ["--png", "--out", "x.html"],
+        ["--port", "8000"],
         ["--out", "nowhere/x.html"],
     ],
 )
@@ -295,19 +288,9 @@ def test_a_comparison_has_a_file_of_its_own(tmp_path, capsys) -> None:
     assert written(str(tmp_path / "runs")) == ("runs/report.html", ["one", "two"])
     assert written(str(tmp_path / "runs"), one) == ("report-runs-one.html", ["one", "two"])
     assert "<title>one - " in (tmp_path / "runs" / "one" / "report.html").read_text()
+    assert main(["report", one, two, "--png"]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "runs" / "report-one-two.png")
     assert main(["report", str(tmp_path / "runs" / "no-run")]) == 2
     assert "no-run/metrics.jsonl: no such file; expected a run directory" in capsys.readouterr().err
     long = [str(supervised_run(tmp_path / (letter * 250)).path) for letter in "ab"]
     assert written(*long)[0] == f"report-{'a' * 193}.html"
-
-
-@pytest.mark.parametrize("out", ["x.html", "x.json"])
-def test_names_from_outside_that_are_no_utf8_are_written(tmp_path, out) -> None:
-    bad = "$\\bad{$\udcff"
-    run = write_run(tmp_path / os.fsdecode(b"$\\bad{$\xff"), supervised_lines())
-    with run.metrics.open("a") as file:
-        for line in ({"kind": "validation", "move_error": 0.1}, {"kind": "gpu"}):
-            file.write(json.dumps({**line, "step": 40, f"{bad}/gpu0/utilisation_percent": 0.5}) + "\n")
-    record = record_of(40)
-    append_record(run, replace(record, phases=tuple(replace(one, name=bad) for one in record.phases)))
-    assert main(["report", str(run.path), "--out", str(tmp_path / out)]) == 0

@@ -7,10 +7,10 @@ const boards = {
   sizes: { chess: [8, 8], connect4: [6, 7], othello: [8, 8], tictactoe: [3, 3] },
 
   // position: cells, move ([text, origin, target] that led here), policy ([text, origin, target, share]), target.
-  // rows: see asText.
-  draw(game, position, rows = 0) {
+  // rows: see asText. isFlipped: seen from the second player's side.
+  draw(game, position, rows = 0, isFlipped = false) {
     if (position.drawing !== undefined) return boards.asText(position.drawing, rows);
-    const [height, width] = boards.sizes[game] || [Math.sqrt(position.cells.length), Math.sqrt(position.cells.length)];
+    const [height, width] = boards.sizes[game];
     const u = boards.unit;
     const margin = game === "connect4" ? 3 : 16;
     const board = dom.svg("svg", {
@@ -19,7 +19,8 @@ const boards = {
       role: "img",
       "aria-label": `board: ${position.cells}`,
     });
-    const at = (square) => [(square % width) * u, Math.floor(square / width) * u];
+    const turned = (square) => (isFlipped ? height * width - 1 - square : square);
+    const at = (square) => [(turned(square) % width) * u, Math.floor(turned(square) / width) * u];
     const isChess = game === "chess";
     if (!isChess) {
       const fill = game === "connect4" ? "#3b5fa8" : game === "othello" ? "#3f8f6b" : "#e8edf3";
@@ -39,7 +40,7 @@ const boards = {
       if (isChess) board.append(dom.svg("rect", { x, y, width: u, height: u, fill: "#facc15", opacity: 0.45 }));
     });
     [...position.cells].forEach((letter, square) => boards.piece(board, game, letter, at(square), played.includes(square)));
-    boards.coordinates(board, height, width, game);
+    boards.coordinates(board, height, width, game, isFlipped);
     const side = position.first_to_move;
     if (position.target) boards.arrow(board, game, at, position.target, "#16a34a", 1, side);
     (position.policy || []).slice().reverse().forEach((move) => boards.arrow(board, game, at, move, boards.preferred, move[3], side));
@@ -118,16 +119,17 @@ const boards = {
     );
   },
 
-  coordinates(board, height, width, game) {
+  coordinates(board, height, width, game, isFlipped) {
     const u = boards.unit;
     const style = { class: "coordinate", "font-size": 11, "text-anchor": "middle" };
     for (let file = 0; file < width; file += 1) {
-      const label = game === "connect4" ? String(file + 1) : String.fromCharCode(97 + file);
+      const column = isFlipped ? width - 1 - file : file;
+      const label = game === "connect4" ? String(column + 1) : String.fromCharCode(97 + column);
       board.append(dom.svg("text", { x: (file + 0.5) * u, y: height * u + 12, ...style }, label));
     }
     if (game === "connect4") return;
     for (let row = 0; row < height; row += 1) {
-      board.append(dom.svg("text", { x: -9, y: (row + 0.5) * u + 4, ...style }, String(height - row)));
+      board.append(dom.svg("text", { x: -9, y: (row + 0.5) * u + 4, ...style }, String(isFlipped ? row + 1 : height - row)));
     }
   },
 

@@ -1,4 +1,4 @@
-// The page: sections from the report's data, drawn anew where a switch changes.
+// The page: sections from the report's data, drawn anew where a switch or, while a run is watched, the data changes.
 "use strict";
 const page = {
   state: { time: false, log: false, viewers: {} },
@@ -14,7 +14,7 @@ const page = {
     await page.draw();
     const target = location.hash && document.getElementById(location.hash.slice(1));
     if (target) target.scrollIntoView(); // it was not there when the browser looked for it
-    if (page.watchedEvery) setTimeout(() => location.reload(), 1000 * page.watchedEvery);
+    if (page.watchedEvery) page.watch();
   },
 
   // Arrow keys step through the game that is in view, wherever the focus is; not where they have another meaning.
@@ -224,6 +224,31 @@ const page = {
     const isThere = chosen < report.runs.length && page.numOf(report.runs[chosen], what) > 0;
     show(isThere ? chosen : report.runs.findIndex((run) => page.numOf(run, what)));
     return place;
+  },
+
+  // Ask the server that made this page for newer data; it is on this machine.
+  watch() {
+    let tag = "";
+    const look = async () => {
+      const made = document.getElementById("made");
+      try {
+        const answer = await fetch("report.json", { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
+        if (answer.status === 200) {
+          tag = answer.headers.get("ETag") || "";
+          const report = await answer.json();
+          if (report.made !== page.report.made) {
+            page.report = report;
+            await page.draw();
+          }
+        }
+        made.classList.remove("lost");
+      } catch (error) {
+        made.classList.add("lost");
+        made.textContent = `no longer watching (alphazero report has ended), as of ${page.report.made}`;
+      }
+      setTimeout(look, 1000 * page.watchedEvery);
+    };
+    setTimeout(look, 1000 * page.watchedEvery);
   },
 };
 page.start();

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.base.errors import RulesError
-from alphazero.games.outside import rules
-from alphazero.games.outside.trials.measured import MOST_PLIES, measure
 from alphazero.games.registry import read_game
+from alphazero.settings.chosen import RANDOM_PLIES, measure
 from tests.support.paths import SUPPORT
 
 BOXES = SUPPORT / "games" / "rules" / "boxes.py"
@@ -19,7 +17,7 @@ def test_boxes_are_measured_exactly() -> None:
     """Every game of 2x2 boxes draws its 12 edges, one fewer left each time."""
     measured = measure(read_game("--game", f"{BOXES}:Boxes(size=2)"))
     assert (measured.mean_plies, measured.longest, measured.limit) == (12.0, 12, 12)
-    assert (measured.mean_legal, measured.most_legal) == (6.5, 12)
+    assert measured.mean_legal == 6.5
 
 
 def test_random_tic_tac_toe_has_its_known_length() -> None:
@@ -27,7 +25,7 @@ def test_random_tic_tac_toe_has_its_known_length() -> None:
     pytest.importorskip("pyspiel", reason="OpenSpiel is not installed (pip install open_spiel)")
     measured = measure(read_game("--game", "openspiel:tic_tac_toe"))
     assert measured.mean_plies == pytest.approx(7.63, abs=0.4) and measured.longest == 9
-    assert measured.squares == 9 and measured.most_legal == 9
+    assert measured.squares == 9
 
 
 ENDLESS = """class Game:
@@ -48,14 +46,4 @@ def test_a_game_that_never_ends_is_measured_all_the_same(tmp_path: Path) -> None
     path = tmp_path / "endless.py"
     path.write_text(ENDLESS, encoding="utf-8")
     measured = measure(read_game("--game", f"{path}:Game"))
-    assert measured.mean_plies == MOST_PLIES and measured.mean_legal == 2.0
-
-
-def test_rules_that_loop_while_they_are_measured_end_in_a_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rules, "PATIENCE_S", 0.5)
-    path = tmp_path / "loops.py"
-    path.write_text(ENDLESS.replace("self.player = 1 - self.player", "\n        while True: pass"))
-    with pytest.raises(RulesError, match=r"loops\.py:\d+: EndlessLoop: no answer for"):
-        measure(read_game("--game", f"{path}:Game"))
+    assert measured.mean_plies == RANDOM_PLIES and measured.mean_legal == 2.0

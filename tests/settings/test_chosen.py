@@ -9,19 +9,19 @@ import pytest
 
 from alphazero.cli.command_table import build_parser
 from alphazero.cli.training.train import chosen_lines, read_settings
-from alphazero.games.outside.trials.measured import Measured
-from alphazero.settings.load import Config, load_config, to_table
-from alphazero.settings.outside.chosen import (
+from alphazero.settings.chosen import (
     OUTSIDE_PRESET,
+    Measured,
     chosen,
     lanes_over,
     line_of,
     shape_of_network,
     with_chosen,
 )
+from alphazero.settings.load import Config, load_config, to_table
 from tests.support.paths import REPOSITORY
 
-HEX_5 = Measured("openspiel:hex(board_size=5)", 9, 5, 5, 25, 20.5, 25, 15.0, 25)
+HEX_5 = Measured("openspiel:hex(board_size=5)", 9, 5, 5, 25, 20.5, 25, 15.0)
 NIM = f"{REPOSITORY / 'examples' / 'nim.py'}:Nim(piles=4)"
 
 
@@ -72,7 +72,7 @@ def test_more_moves_take_more_simulations_and_longer_games_fewer_lanes_and_a_lar
 @pytest.mark.parametrize("legal", [0.0, 1.0, 4000.0])
 @pytest.mark.parametrize("side", [1, 3, 100])
 def test_whatever_the_game_the_settings_take_what_is_chosen(plies: float, legal: float, side: int) -> None:
-    measured = Measured("nim.py:Nim", 1000, side, side, 100_000, plies, int(plies), legal, int(legal))
+    measured = Measured("nim.py:Nim", 1000, side, side, 100_000, plies, int(plies), legal)
     values = of(measured)
     config = load_config("", values)  # checks each value's range
     taken = {name: value for part in to_table(config).values() for name, value in part.items()}

@@ -6,8 +6,8 @@ import pytest
 
 from alphazero.base.errors import ConfigError
 from alphazero.cli.command_table import build_parser
+from alphazero.cli.training.accelerate import accelerate_settings
 from alphazero.cli.training.train import read_settings
-from alphazero.settings.accelerate import accelerate_settings
 
 # As accelerate 1.x sets them with its defaults, for a job of several GPUs.
 DEFAULTS = {

@@ -7,7 +7,6 @@ meant is a note.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import random
 import time
@@ -35,11 +34,6 @@ GAMES_ON_COPIES, THEN_ONE_IN, PLIES_ON_COPIES = 20, 7, 400
 ONE_SIDED = 50  # games of which each side wins some, unless something is wrong
 LARGE = 100.0  # of an observation's numbers
 SIDE = 3  # squares of the shortest side of what is taken for a board
-# Positions, and moves from them, that are remembered, of some 250 bytes each.
-MOST_REMEMBERED = 400_000
-
-# A game's moves, and how many of them led there: the lists are shared by all positions of the game.
-Place: TypeAlias = tuple[list[int], int]
 # All that the rules show of a position, by the method that shows it.
 Shown: TypeAlias = dict[str, Any]
 
@@ -48,22 +42,17 @@ Shown: TypeAlias = dict[str, Any]
 class Findings:
     """wins: by player. last_wins: those of the player who moved last. moved: plies by player.
 
-    again: plies of a player who had moved just before. alike: where the network sees one position and the
-    rules have two, as many games have it on purpose; for each kind the shortest pair of lines found, with its
-    length. largest, are_signs: of the observations' numbers, and whether all are -1, 0 or 1. out_of_time:
-    whether the limit of time ended the games.
+    largest, are_signs: of the observations' numbers, and whether all are -1, 0 or 1. out_of_time: whether the
+    limit of time ended the games.
     """
 
     games: int = 0
     plies: int = 0
     longest: int = 0
-    most_legal: int = 0
-    again: int = 0
     moved: list[int] = field(default_factory=lambda: [0, 0])
     wins: list[int] = field(default_factory=lambda: [0, 0])
     last_wins: int = 0
     seconds: float = 0.0
-    alike: dict[str, tuple[int, str]] = field(default_factory=dict)
     largest: float = 0.0
     are_signs: bool = True
     out_of_time: bool = False
@@ -71,16 +60,10 @@ class Findings:
 
 @dataclass
 class _Game:
-    """One random game.
-
-    followed: in all games, by what the network saw (a digest, with the player to move) and an action the
-    returns where it ended the game, () where it did not; by -1 for the action a hash of the legal ones.
-    deadline: of time.perf_counter.
-    """
+    """One random game. deadline: of time.perf_counter."""
 
     rules: Rules
     found: Findings
-    followed: dict[tuple[bytes, int], tuple[object, Place]]
     deadline: float
     moves: list[int] = field(default_factory=list)
 
@@ -102,9 +85,6 @@ class _Game:
                 return
             answered()
             player, legal = now["current_player"], now["legal_actions"]
-            seen = hashlib.blake2b(now["observation_tensor"], digest_size=16, salt=bytes([player])).digest()
-            place = self.moves, len(self.moves)
-            self.compare(seen, hash(tuple(legal)), place)
             action = draw.choice(legal)
             is_on_copies &= len(self.moves) < PLIES_ON_COPIES
             copy = self.moved_copy(twin, action) if is_on_copies else twin
@@ -124,10 +104,7 @@ class _Game:
                     "chance, and a clone() of everything",
                 )
                 twin = copy
-            self.compare(seen, now.get("returns", ()), place, action)
             found.moved[player] += 1
-            found.again += player == last
-            found.most_legal = max(found.most_legal, len(legal))
             last = player
         if is_on_copies:
             self.play_again(start, now)
@@ -205,20 +182,6 @@ class _Game:
             differ = [name for name in {**expected, **now} if expected.get(name) != now.get(name)]
             raise AnswerError(why.format(" and ".join(differ)))
 
-    def compare(self, seen: bytes, now: object, place: Place, action: int = -1) -> None:
-        """Note where something else followed on what looks the same. place: of the position."""
-        key = seen, action
-        if key not in self.followed and len(self.followed) < MOST_REMEMBERED:
-            self.followed[key] = now, place
-        before, first = self.followed.get(key, (now, place))
-        kind = "the result" if before and now else "whether the game ends"
-        kind, after = ("their legal actions", "") if action < 0 else (kind, f" after action {action}")
-        length = first[1] + place[1]
-        if before != now and length < self.found.alike.get(kind, (math.inf, ""))[0]:
-            moves = " and ".join(text_of_moves(moves[:ply]) for moves, ply in (first, place))
-            what = f"two positions look the same and differ in {kind}{after}"
-            self.found.alike[kind] = length, f"observation_tensor: {what} (the moves: {moves})"
-
 
 def check(
     rules: Rules,
@@ -229,10 +192,9 @@ def check(
 ) -> Findings:
     """Play so many random games, as far as the time suffices. Raises RulesError for the first fault."""
     found, draw = Findings(), random.Random(seed)
-    followed: dict[tuple[bytes, int], tuple[object, Place]] = {}
     began = time.perf_counter()
     while found.games < num_games and not found.out_of_time:
-        game = _Game(rules, found, followed, began + most_seconds)
+        game = _Game(rules, found, began + most_seconds)
         is_on_copies = found.games < GAMES_ON_COPIES or found.games % THEN_ONE_IN == 0
         with rules.explain.faults(game.so_far), watched():
             game.play(draw, is_on_copies)
@@ -244,7 +206,7 @@ def check(
 
 def notes_of(rules: Rules, found: Findings) -> list[str]:
     """What is odd, and may be meant."""
-    notes = [note for _, note in found.alike.values()]
+    notes = []
     if not found.games:
         notes.append(f"is_terminal: no game has ended; {found.plies:,} plies of one in {found.seconds:.0f} s")
     decided = sum(found.wins)

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import random
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 
 from alphazero.base.text import counted
-from alphazero.games.outside.trials.measured import Measured
+from alphazero.games.core_types import core_types
+from alphazero.games.outside.use import rules_of, use_rules
 from alphazero.settings.load import SECTIONS, Config
 from alphazero.settings.self_play import MOST_GAMES, MOST_PLIES
 
@@ -60,6 +64,69 @@ LEAST_WINDOW, MOST_WINDOW = 5_000, 50_000
 # Games end by their own limit. One that only a far one ends, or none, is drawn after this many plies, or
 # after several times as many as a random game has.
 USUAL_LIMIT, LENGTHS_TO_LIMIT = 512, 4
+
+
+# Counts and no seconds, so that every rank of every host measures the same. Half a second at 50 us a ply.
+RANDOM_GAMES = 100
+RANDOM_PLIES = 10_000  # of all games together
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What random games are like. planes, height, width: of an observation, one square where it is no board.
+
+    limit: plies that no game exceeds, as the rules have it. longest: the longest of the random games.
+    """
+
+    name: str
+    planes: int
+    height: int
+    width: int
+    limit: int
+    mean_plies: float
+    longest: int
+    mean_legal: float
+
+    @property
+    def squares(self) -> int:
+        return self.height * self.width
+
+
+@cache
+def measure(name: str) -> Measured:
+    """Play random games of a recorded name through the core, which guards against rules that fail or loop.
+
+    Raises ConfigError or RulesError. A game that the count of plies cuts short has no length, unless it is
+    the first.
+    """
+    rules = rules_of(name)
+    use_rules(name)
+    make_line, draw = core_types(name).line, random.Random(1)
+    lengths: list[int] = []
+    plies = num_legal = 0
+    while len(lengths) < RANDOM_GAMES and plies < RANDOM_PLIES:
+        line, length = make_line(), 0
+        while not (is_over := line.outcome().over) and length < rules.max_plies and plies < RANDOM_PLIES:
+            legal = sorted(line.legal())
+            num_legal += len(legal)
+            line.push(draw.choice(legal))
+            length += 1
+            plies += 1
+        if is_over or length == rules.max_plies or not lengths:
+            lengths.append(length)
+        if not length:
+            break
+    planes, height, width = rules.shape
+    return Measured(
+        name=name,
+        planes=planes,
+        height=height,
+        width=width,
+        limit=rules.max_plies,
+        mean_plies=sum(lengths) / len(lengths),
+        longest=max(lengths),
+        mean_legal=num_legal / max(1, plies),
+    )
 
 
 def _is_small(measured: Measured) -> bool:
