@@ -14,6 +14,7 @@ import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -144,14 +145,9 @@ def processors_near(address: str, root: Path = ROOT) -> Processors:
 
 def processors_text(processors: Processors) -> str:
     """As the kernel writes it: 0-3,8."""
-    numbers = sorted(processors)
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    runs = groupby(enumerate(sorted(processors)), key=lambda pair: pair[1] - pair[0])
+    ends = [(numbers[0], numbers[-1]) for numbers in ([number for _, number in run] for _, run in runs)]
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
 
 
 def omp_threads(environment: Mapping[str, str], name: str = "OMP_NUM_THREADS") -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,13 +169,6 @@ class Nvml:
         except self.library.NVMLError as error:
             raise NvmlUnusable(error.value, str(error)) from error
 
-    def _handles(self) -> Iterator[tuple[int, Any]]:
-        """Each device that answers, with its index."""
-        for index in range(self._value(self.library.nvmlDeviceGetCount) or 0):
-            handle = self._value(self.library.nvmlDeviceGetHandleByIndex, index)
-            if handle is not None:
-                yield index, handle
-
     def devices(self) -> tuple[Device, ...]:
         """All devices, with their MIG devices. Raises NvmlUnusable where one does not answer."""
         try:
@@ -189,18 +182,12 @@ class Nvml:
         # Devices that cannot be split answer "not supported", old drivers "no such function".
         mode = self._value(nvml.nvmlDeviceGetMigMode, handle)
         in_mig_mode = mode is not None and mode[0] == nvml.NVML_DEVICE_MIG_ENABLE
-        parts = self._mig_handles(handle) if in_mig_mode else ()
-        uuids = tuple(nvml.nvmlDeviceGetUUID(part) for part in parts)
+        most = self._value(nvml.nvmlDeviceGetMaxMigDeviceCount, handle) if in_mig_mode else 0
+        parts = (self._value(nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, at) for at in range(most or 0))
+        uuids = tuple(nvml.nvmlDeviceGetUUID(part) for part in parts if part is not None)
         return Device(
             index, nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle), in_mig_mode, uuids
         )
-
-    def _mig_handles(self, handle: Any) -> Iterator[Any]:  # noqa: ANN401
-        nvml = self.library
-        for instance in range(self._value(nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
-            part = self._value(nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, instance)
-            if part is not None:
-                yield part
 
     def gpus(self) -> tuple[GpuReading, ...]:
         """All GPUs; one that does not answer is `lost`. Raises NvmlUnusable if NVML cannot list them."""
@@ -307,7 +294,8 @@ class Nvml:
         with contextlib.suppress(self.library.NVMLError):  # without events the figures are still watched
             events = self.library.nvmlEventSetCreate()
         try:
-            yield XidEvents(self.library, events, () if events is None else self._handles())
+            num_gpus = self._value(self.library.nvmlDeviceGetCount) if events is not None else 0
+            yield XidEvents(self.library, events, num_gpus or 0)
         finally:
             if events is not None:
                 self.library.nvmlEventSetFree(events)
@@ -316,14 +304,15 @@ class Nvml:
 class XidEvents:
     """Xid events of those GPUs for which the driver offers them."""
 
-    def __init__(self, nvml: Any, events: Any, handles: Iterable[tuple[int, Any]]) -> None:  # noqa: ANN401
+    def __init__(self, nvml: Any, events: Any, num_gpus: int) -> None:  # noqa: ANN401
         self._nvml = nvml
         self._events = events
         self._index_of: dict[int | None, int] = {}
         xid = nvml.nvmlEventTypeXidCriticalError
-        for index, handle in handles:
+        for index in range(num_gpus):
             # One that offers none (MIG, old devices) is left out; one that is lost is found by its readings.
             with contextlib.suppress(nvml.NVMLError):
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
                 if nvml.nvmlDeviceGetSupportedEventTypes(handle) & xid:
                     nvml.nvmlDeviceRegisterEvents(handle, xid, events)
                     self._index_of[_address(handle)] = index
