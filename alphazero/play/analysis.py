@@ -12,13 +12,13 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from queue import Queue
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from alphazero.base.errors import AlphaZeroError, GameInputError
-from alphazero.base.text import counted, one_of, quoted, reason
+from alphazero.base.text import counted, one_of, quoted, reason, shortened
 from alphazero.games.core_types import Line
 from alphazero.games.lines import require_move
 from alphazero.games.notation import play_moves
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from alphazero.play.net import Evaluation, Net
 
 LONGEST_LINE = 2**20  # bytes of a query
-MOST_HELD = 2**24  # bytes of the queries that wait for their searches
+MOST_WAITING = 10_000  # positions, before more queries are read
 LINES_AHEAD = 16  # read before the searches look at them
 # Memory of a position in progress, whose tree and cache begin with whole blocks, and of each simulation.
 # Measured: 1.5 MB with 100 simulations, 4.2 MB with 1,000, 10 MB with 5,000.
@@ -44,13 +44,7 @@ POSITION_BYTES, SIMULATION_BYTES = 6 * MEGABYTE, 1000
 MEMORY_SHARE = 0.5  # of what is free
 
 Answer: TypeAlias = dict[str, Any]
-FIELDS = ("id", "action", "game", "fen", "moves", "turns", "simulations", "lines", "priority")
-# The fields that each action has beside id and action.
-ACTIONS: Mapping[str, tuple[str, ...]] = {
-    "version": (),
-    "terminate": ("terminate_id", "turns"),
-    "terminate_all": ("turns",),
-}
+FIELDS = ("id", "game", "fen", "moves", "turns", "simulations", "lines", "priority")
 
 
 class QueryError(AlphaZeroError):
@@ -63,23 +57,19 @@ class QueryError(AlphaZeroError):
 
 @dataclass(eq=False)
 class Query:
-    """Positions of one game to analyse, or an action. body: as it came.
+    """Positions of one game to analyse.
 
-    turns: ascending, turn n being the position after n of the moves; of an action, those meant, () for all.
-    simulations: 0 is the network alone. lines: of a search. priority: larger ones go first. line: where the
-    next turn continues. num_bytes: of its text, a turn.
+    line: where the next turn continues. turns: ascending, turn n being the position after n of the moves.
+    simulations: 0 is the network alone. lines: of a search. priority: larger ones go first.
     """
 
     id: str
-    body: Mapping[str, Any]
+    line: Line
+    moves: tuple[int, ...]
     turns: tuple[int, ...]
-    action: str = ""
-    line: Line | None = None
-    moves: tuple[int, ...] = ()
-    simulations: int = 0
-    lines: int = 1
-    priority: int = 0
-    num_bytes: int = 0
+    simulations: int
+    lines: int
+    priority: int
 
 
 @dataclass(frozen=True)
@@ -104,81 +94,54 @@ class QueryReader:
         if not isinstance(name, str) or not name:
             expected = "expected a text that is not empty"
             raise QueryError(f"line {number}: id {quoted(name)}: {expected}", {"field": "id"})
-        query = self._action(name, body) if "action" in body else self._positions(name, body)
-        query.num_bytes = len(raw) // max(1, len(query.turns))
-        return query
-
-    def _positions(self, name: str, body: Mapping[str, Any]) -> Query:
-        _refuse_unknown(body, FIELDS)
-        if (game := body.get("game", self.game)) != self.game:
-            raise _refused(body, "game", f"{quoted(game)}: the network plays {self.game}")
+        for field_name in body:
+            if field_name not in FIELDS:
+                raise _refused(body, field_name, f"unknown field; {one_of(field_name, FIELDS)}")
+        if body.get("game", self.game) != self.game:
+            raise _refused(body, "game", f"the network plays {self.game}")
         fen, texts = body.get("fen"), body.get("moves", [])
         if not (fen is None or isinstance(fen, str)):
-            raise _refused(body, "fen", f"{quoted(fen)}: expected a text")
+            raise _refused(body, "fen", "expected a text")
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise _refused(body, "moves", f"{quoted(texts)}: expected a list of texts")
+            raise _refused(body, "moves", "expected a list of texts")
         at = "fen"
         try:
             line = make_line(self.game, fen)
             at = "moves"
             moves = tuple(play_moves(line.copy(), texts, "number"))
         except GameInputError as error:
-            raise _refused(body, at, reason(error)) from None
+            raise QueryError(f"{at}: {reason(error)}", {"id": name, "field": at}) from None
         return Query(
             name,
-            body,
-            _turns(body, len(moves)) or (len(moves),),
-            line=line,
-            moves=moves,
-            simulations=_number(body, "simulations", 0, MOST_SIMULATIONS, self.simulations),
-            lines=_number(body, "lines", 1, MOST_COUNT, self.lines),
-            priority=_number(body, "priority", -MOST_COUNT, MOST_COUNT, 0),
+            line,
+            moves,
+            _turns(body, len(moves)),
+            _number(body, "simulations", 0, MOST_SIMULATIONS, self.simulations),
+            _number(body, "lines", 1, MOST_COUNT, self.lines),
+            _number(body, "priority", -MOST_COUNT, MOST_COUNT, 0),
         )
 
-    def _action(self, name: str, body: Mapping[str, Any]) -> Query:
-        action = body["action"]
-        if not isinstance(action, str) or action not in ACTIONS:
-            expected = one_of(action if isinstance(action, str) else "", ACTIONS)
-            raise _refused(body, "action", f"{quoted(action)}: {expected}")
-        _refuse_unknown(body, ("id", "action", *ACTIONS[action]))
-        ended = body.get("terminate_id")
-        if action == "terminate" and not isinstance(ended, str):
-            raise _refused(body, "terminate_id", f"{quoted(ended)}: expected the id of a query, a text")
-        return Query(name, body, _turns(body, MOST_COUNT), action)
+
+def _refused(body: Answer, name: str, expected: str) -> QueryError:
+    text = f"{shortened(name)}: {quoted(body.get(name))}: {expected}"
+    return QueryError(text, {"id": body["id"], "field": name})
 
 
-def _refused(body: Mapping[str, Any], name: str, text: str) -> QueryError:
-    shown = name if name in FIELDS or name == "terminate_id" else quoted(name)
-    return QueryError(f"{shown}: {text}", {"id": body["id"], "field": name})
-
-
-def _refuse_unknown(body: Mapping[str, Any], known: Sequence[str]) -> None:
-    for name in body:
-        if name not in known:
-            raise _refused(body, name, f"unknown field; {one_of(name, known)}")
-
-
-def _turns(body: Mapping[str, Any], most: int) -> tuple[int, ...]:
-    """Ascending, each once; () where none are named."""
-    turns = body.get("turns")
-    if turns is None:
-        return ()
-    if turns == "all" and "action" not in body:
+def _turns(body: Answer, most: int) -> tuple[int, ...]:
+    """Ascending, each once; the last where none are named."""
+    turns = body.get("turns", [most])
+    if turns == "all":
         return tuple(range(most + 1))
     is_list = isinstance(turns, list) and bool(turns)
     if not is_list or not all(type(turn) is int and 0 <= turn <= most for turn in turns):
-        raise _refused(
-            body, "turns", f'{quoted(turns)}: expected "all" or a list of numbers from 0 to {most}'
-        )
+        raise _refused(body, "turns", f'expected "all" or a list of numbers from 0 to {most}')
     return tuple(sorted(set(turns)))
 
 
-def _number(body: Mapping[str, Any], name: str, low: int, high: int, default: int) -> int:
-    value = body.get(name)
-    if value is None:
-        return default
+def _number(body: Answer, name: str, low: int, high: int, default: int) -> int:
+    value = body.get(name, default)
     if type(value) is not int or not low <= value <= high:
-        raise _refused(body, name, f"{quoted(value)}: expected a whole number from {low} to {high}")
+        raise _refused(body, name, f"expected a whole number from {low} to {high}")
     return int(value)
 
 
@@ -202,7 +165,7 @@ class _Position:
 class AnalysisServer:
     """Answers queries about positions of the network's game.
 
-    in_flight: positions searched at a time, at most. about: what `version` answers. write: takes a line.
+    in_flight: positions searched at a time, at most. write: takes a line.
     """
 
     def __init__(
@@ -211,22 +174,17 @@ class AnalysisServer:
         evaluator: PoolEvaluator,
         settings: TreeSettings,
         reader: QueryReader,
-        *,
-        fill: str,
         in_flight: int,
-        about: Answer,
         write: Callable[[str], None],
     ) -> None:
         self._net, self._evaluator, self._settings = net, evaluator, settings
-        self._reader, self._fill, self._about, self._write = reader, fill, about, write
-        self._most_in_flight = in_flight
+        self._reader, self._write, self._most_in_flight = reader, write, in_flight
         self._memory = read_memory().available_bytes * MEMORY_SHARE
         self._forest = Forest(evaluator, settings)
         self._waiting: list[_Position] = []  # a heap
         self._evaluated: deque[_Position] = deque()  # whose search has not begun
         self._growing: list[_Position] = []
-        self._held = 0  # bytes of the queries of which positions wait
-        self._num_queries = self._answered = self._failed = self._evaluations = 0
+        self._num_queries = self._answered = self._failed = 0
 
     def run(self, lines: IO[bytes]) -> str:
         """Answer until the input ends and all is answered; what was done, in words."""
@@ -238,7 +196,7 @@ class AnalysisServer:
             is_idle = not (self._waiting or self._evaluated or self._growing)
             if is_idle and not is_open:
                 break
-            while is_open and (is_idle or (self._held < MOST_HELD and not items.empty())):
+            while is_open and (is_idle or (len(self._waiting) < MOST_WAITING and not items.empty())):
                 item = items.get()
                 is_open, is_idle = item is not None, False
                 if item is not None:
@@ -249,10 +207,8 @@ class AnalysisServer:
                 self._finish(next(each for each in self._growing if each.growth is growth))
         seconds = max(time.monotonic() - began, 1e-9)
         failed = f", {counted(self._failed, 'error')}" if self._failed else ""
-        return (
-            f"{counted(self._answered, 'position')} in {seconds:.1f} s, {self._answered / seconds:,.1f}/s, "
-            f"{counted(self._evaluations, 'evaluation')} in searches{failed}"
-        )
+        speed = f"{self._answered / seconds:,.1f}/s{failed}"
+        return f"{counted(self._answered, 'position')} in {seconds:.1f} s, {speed}"
 
     def _read(self, lines: IO[bytes], items: Queue[Query | Exception | None]) -> None:
         """In its own thread: put queries, what is wrong with them, and None at the end."""
@@ -273,13 +229,8 @@ class AnalysisServer:
             self._write(json.dumps({**item.answer, "error": str(item)}))
         elif isinstance(item, Exception):
             raise item
-        elif item.action:
-            self._write(json.dumps({**item.body, **(self._about if item.action == "version" else {})}))
-            if item.action != "version":
-                self._terminate(item)
         else:
             self._num_queries += 1
-            self._held += item.num_bytes * len(item.turns)
             for turn in item.turns:
                 heapq.heappush(self._waiting, _Position(-item.priority, self._num_queries, turn, item))
 
@@ -288,20 +239,21 @@ class AnalysisServer:
         if self._evaluated or not self._has_room():
             return
         positions: list[_Position] = []
+        lines: list[Line] = []  # their ends
         while self._waiting and len(positions) < self._evaluator.batch_size:
             position = heapq.heappop(self._waiting)
-            query, turn, line = position.query, position.turn, position.query.line
-            assert line is not None
-            for move in query.moves[line.num_plies : turn]:
+            query, line = position.query, position.query.line
+            for move in query.moves[line.num_plies : position.turn]:
                 line.push(move)
-            position.line = line.copy()
-            self._held -= query.num_bytes
             try:
                 require_move(line)
-                positions.append(position)
             except GameInputError as error:
                 self._answer(position, {"error": str(error)})
-        found = self._net.evaluate_lines([each.line for each in positions if each.line], fill=self._fill)
+                continue
+            position.line = line.copy()
+            positions.append(position)
+            lines.append(position.line)
+        found = self._net.evaluate_lines(lines)
         for position, position.alone in zip(positions, found, strict=True):
             if position.query.simulations:
                 self._evaluated.append(position)
@@ -326,7 +278,7 @@ class AnalysisServer:
             position.growth = self._forest.plant(tree, SearchLimits(nodes=position.query.simulations))
             self._growing.append(position)
 
-    def _finish(self, position: _Position, more: Answer | None = None) -> None:
+    def _finish(self, position: _Position) -> None:
         """Answer with what is known."""
         assert position.alone is not None and position.line is not None
         found = None
@@ -334,29 +286,8 @@ class AnalysisServer:
             self._growing.remove(position)
             view = position.growth.tree.view(position.query.lines)
             found = snapshot_of(view, position.line, time.monotonic() - position.began)
-            self._evaluations += found.evaluations
         self._answered += 1
-        self._answer(position, {**(more or {}), **analysis_json(position.alone, found, position.query.lines)})
-
-    def _terminate(self, action: Query) -> None:
-        """End positions of a query, or of all, with what is known of them."""
-        named = action.body.get("terminate_id")
-
-        def is_meant(position: _Position) -> bool:
-            is_turn = not action.turns or position.turn in action.turns
-            return is_turn and named in (None, position.query.id)
-
-        ended = {"terminated": True}
-        for position in filter(is_meant, [*self._growing, *self._evaluated]):
-            if position.growth is not None:
-                self._forest.leave(position.growth)
-            else:
-                self._evaluated.remove(position)
-            self._finish(position, ended)
-        for position in filter(is_meant, sorted(self._waiting)):
-            self._held -= position.query.num_bytes
-            self._answer(position, ended)
-        self._waiting = sorted(each for each in self._waiting if not is_meant(each))
+        self._answer(position, analysis_json(position.alone, found, position.query.lines))
 
     def _answer(self, position: _Position, answer: Answer) -> None:
         self._failed += "error" in answer

@@ -48,10 +48,9 @@ GAME_SCHEMA = pa.schema(
         for name, kind in _ARRAYS.items()
     ]
 )
-# Columns that old games lack; they are read as NaN.
-_LATER = ("best_d", "orig_q", "orig_d")
-# The store has them beside ROW_SCHEMA.
-STORE_SCHEMA = row_schema(_LATER)
+# The store has these beside ROW_SCHEMA.
+_OF_SEARCH = ("best_d", "orig_q", "orig_d")
+STORE_SCHEMA = row_schema(_OF_SEARCH)
 _TARGETS = {"puct": "visits", "gumbel": "completed_q"}
 
 
@@ -102,7 +101,7 @@ def _check_fit(batch: pa.RecordBatch, what: str) -> None:
         name: pc.list_value_length(batch.column(name)).to_numpy(zero_copy_only=False) for name in _ARRAYS
     }
     plies = lengths["moves"]
-    expected = dict.fromkeys(("flags", "root_q", "root_d", "best_q", *_LATER, "visits"), plies)
+    expected = dict.fromkeys(("flags", "root_q", "root_d", "best_q", *_OF_SEARCH, "visits"), plies)
     expected |= {"policy_offset": plies + 1, "policy_prob": lengths["policy_move"]}
     for name, wanted in expected.items():
         wrong = np.flatnonzero(lengths[name] != wanted)
@@ -127,33 +126,16 @@ def to_bytes(batch: pa.RecordBatch) -> bytes:
 
 
 def from_bytes(content: bytes, what: str) -> pa.RecordBatch:
-    """The batch of `to_bytes`, of this version or an earlier one.
-
-    `what` names it in the DataError of damaged bytes.
-    """
+    """The batch of `to_bytes`; `what` names it in the DataError of damaged bytes."""
     try:
         reader = pa.ipc.open_file(pa.py_buffer(content))
         if reader.num_record_batches != 1:
             raise DataError(f"{what}: {reader.num_record_batches} record batches; expected 1")
         batch = reader.get_batch(0)
         batch.validate(full=True)
-        return _of_this_version(batch)
+        return batch
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         raise DataError(f"{what}: {reason(error)}") from error
-
-
-def _of_this_version(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Games whose columns lack the newest ones, with NaN in these; others as they are."""
-    earlier = pa.schema([field for field in GAME_SCHEMA if field.name not in _LATER])
-    if not batch.schema.equals(earlier) or any(column.null_count for column in batch.columns):
-        return batch
-    plies: Any = pc.list_value_length(batch.column("moves"))
-    unknown = [np.full(length, np.nan, np.float32) for length in plies.to_pylist()]
-    columns: list[pa.Array[Any]] = [
-        pa.array(unknown, field.type) if field.name in _LATER else batch.column(field.name)
-        for field in GAME_SCHEMA
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=GAME_SCHEMA)
 
 
 def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -180,7 +162,7 @@ def store_rows(batch: pa.RecordBatch, game_name: str, algorithm: str, event: str
         "policy_offsets": batch.column("policy_offset"),
         "target_kind": pa.repeat(_TARGETS[algorithm], num_rows),
     }
-    searched = ("flags", "root_q", "root_d", "best_q", *_LATER, "visits", "policy_move", "policy_prob")
+    searched = ("flags", "root_q", "root_d", "best_q", *_OF_SEARCH, "visits", "policy_move", "policy_prob")
     columns |= {name: batch.column(name) for name in ("moves", *searched)}
     cast = {name: column.cast(STORE_SCHEMA.field(name).type) for name, column in columns.items()}
     return rows_with(STORE_SCHEMA, cast, 0, num_rows)

@@ -1,8 +1,7 @@
-"""A search as text and as JSON, and the terminal's style: Unicode or ASCII, colours or none."""
+"""A search as text and as JSON, and the terminal's style: Unicode or ASCII, with or without colours."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -95,23 +94,10 @@ def _line_json(report: MoveReport) -> dict[str, Any]:
     }
 
 
-def add_screen_flags(parser: argparse.ArgumentParser) -> None:
-    """--ascii and --color."""
-    parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
-    parser.add_argument(
-        "--color",
-        choices=("auto", "always", "never"),
-        default="auto",
-        help="auto: on a terminal, unless NO_COLOR is set (default: auto)",
-    )
-
-
-def style_of(args: argparse.Namespace) -> Style:
-    """The style for stdout."""
+def style_of_terminal(*, ascii_only: bool = False) -> Style:
+    """The style for stdout: Unicode as its encoding has it, colours on a terminal without NO_COLOR."""
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    shows_colours = sys.stdout.isatty() and not is_plain
     return Style(
-        unicode=not args.ascii and encoding.startswith("utf"),
-        colours=args.color == "always" or (args.color == "auto" and shows_colours),
+        unicode=not ascii_only and encoding.startswith("utf"), colours=sys.stdout.isatty() and not is_plain
     )

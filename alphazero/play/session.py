@@ -7,17 +7,34 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from alphazero.base.errors import AlphaZeroError, GameInputError, RulesError
 from alphazero.base.text import counted, near_match, quoted, table
 from alphazero.games.board import Board
 from alphazero.games.drawing import Style, can_be_flipped
 from alphazero.games.notation import move_text, move_texts, read_move
+from alphazero.games.outside.names import is_outside
 from alphazero.games.registry import CHESS
-from alphazero.play.net import Net, search_line
 from alphazero.play.search_text import LONGEST_PV, chances_text, lines_text, value_text
 from alphazero.search.snapshot import Snapshot
 from alphazero.search.tree_search import SearchLimits
+
+if TYPE_CHECKING:
+    from alphazero.play.net import Net
+
+HINT_LINES = 3
+SIDES = {"first": "first", "white": "first", "second": "second", "black": "second", "random": "random"}
+COMMANDS = {
+    "hint": "what the network would play, with its best lines",
+    "undo": "take back your last move and the answer to it",
+    "fen": "the position as text",
+    "moves": "the moves so far, and the legal ones",
+    "new [SIDE]": f"start another game; SIDE: {', '.join(SIDES)}",
+    "help": "this list",
+    "quit": "quit, as Ctrl-D and Ctrl-C do",
+}
+_WORDS = [text.split()[0] for text in COMMANDS]
 
 
 def require_chess(game: str, place: str) -> None:
@@ -27,17 +44,12 @@ def require_chess(game: str, place: str) -> None:
 
 
 def pgn_of(played: Board, players: Sequence[str], resigned: str = "") -> str:
-    """The game as PGN, with a blank line after it. players: White's name and Black's.
+    """The game as PGN, with an empty line at the end. players: White's name and Black's.
 
     resigned: the result where a player has resigned.
     """
-    import chess
-    import chess.pgn
+    from alphazero.play.pgn.writing import pgn_text
 
-    board = chess.Board(played.start or chess.STARTING_FEN, chess960=True)
-    board.chess960 = board.has_chess960_castling_rights()
-    record = chess.pgn.Game()
-    record.setup(board)
     headers = {
         "Event": "alphazero play",
         "Date": time.strftime("%Y.%m.%d"),
@@ -46,34 +58,7 @@ def pgn_of(played: Board, players: Sequence[str], resigned: str = "") -> str:
         "Result": resigned or played.result or "*",
         "Termination": "resignation" if resigned else played.termination.replace("_", " "),
     }
-    for name, value in headers.items():
-        if value:
-            record.headers[name] = value
-    node: chess.pgn.GameNode = record
-    for text in played.moves:
-        node = node.add_variation(node.board().parse_uci(text))
-    return f"{record}\n\n"
-
-
-HINT_LINES = 3
-SIDES = ("first", "second", "random")
-# Names of the sides in chess and in other games.
-SIDE_WORDS = {"white": "first", "black": "second", "x": "first", "o": "second"}
-COMMANDS = {
-    "hint": "what the network would play, with its best lines",
-    "undo": "take back your last move and the answer to it, as back does",
-    "flip": "show the board from the other side",
-    "board": "show the board again",
-    "fen [POSITION]": "the position as text; with POSITION, play from there",
-    "moves": "the moves so far, and the legal ones",
-    "resign": "resign the game",
-    "new [SIDE]": "start another game; SIDE: first (white, x), second (black, o) or random",
-    "pgn FILE": "add the game to a PGN file (chess)",
-    "help": "this list",
-    "quit": "quit, as Ctrl-D and Ctrl-C do",
-}
-_WORDS = {text.split()[0]: text for text in COMMANDS}
-_ALIASES = {"back": "undo", "exit": "quit"}
+    return pgn_text(played.start, played.moves, headers)
 
 
 @dataclass
@@ -81,8 +66,7 @@ class PlaySession:
     """Games of a person against a network. read: prompts for a line, None at the end of the input.
 
     write: prints text. side: the person's: first, second or random. limits: of a search. start: a position as
-    text, or None. moves: played from there. pgn: where games are written when they end, or None. seed: of a
-    random side.
+    text, or None. moves: played from there. pgn: where games are written when they end, or None.
     """
 
     net: Net
@@ -94,21 +78,19 @@ class PlaySession:
     start: str | None = None
     moves: tuple[str, ...] = ()
     pgn: Path | None = None
-    seed: int | None = None
 
     def __post_init__(self) -> None:
         self._quits = False
         self._kept: list[str] = []  # moves of the game that was last saved
-        self._random = random.Random(self.seed)
         self._tree = self.net.tree()
         self._begin(self.side)
 
     def run(self) -> None:
-        """Play until the input ends or the person quits; saves the game to `pgn`."""
+        """Play until the input ends or the person quits; saves the games to `pgn`."""
         try:
             self._show()
             while not self._quits:
-                if self._is_over or self._board.turn == self._person:
+                if self._board.is_over or self._board.turn == self._person:
                     self._obey()
                 else:
                     self._answer()
@@ -116,14 +98,9 @@ class PlaySession:
             self._tree.close()
             self._keep()
 
-    @property
-    def _is_over(self) -> bool:
-        return bool(self._resigned) or self._board.is_over
-
     def _begin(self, side: str) -> None:
-        self._person = self._random.choice(SIDES[:2]) if side == "random" else side
+        self._person = random.choice(("first", "second")) if side == "random" else side
         self._board = Board(self.net.game, self.start, self.moves)
-        self._resigned = ""
         self._tree.forget()
         flipped = self._person == "second" and can_be_flipped(self._board.line)
         self.style = replace(self.style, flipped=flipped)
@@ -131,13 +108,11 @@ class PlaySession:
     def _show(self) -> None:
         self.write("")
         self.write(self._board.draw(self.style))
-        if self._is_over:
-            self.write(f"{self._result()}; new, undo, pgn FILE or quit")
+        if self._board.is_over:
+            self.write(f"{self._result()}; new, undo or quit")
 
     def _result(self) -> str:
-        result = self._resigned or self._board.result
-        why = "resigned" if self._resigned else self._board.termination.replace("_", " ")
-        return f"the game is over: {result} ({why})"
+        return f"the game is over: {self._board.result} ({self._board.termination.replace('_', ' ')})"
 
     def _answer(self) -> None:
         """Play the network's move."""
@@ -148,52 +123,57 @@ class PlaySession:
         plan = " ".join(move_texts(line, best.pv[:LONGEST_PV]))
         value, effort = value_text(best.q, best.mate), counted(found.nodes, "visit")
         text = f"{move_text(line, best.move)}  ({value} for it, {effort}"
-        self._board.push(best.text)
+        self._push(best.move)
         self._show()
         self.write(f"the network plays {text}: {plan})")
         if self._board.is_over:
             self._keep()
 
+    def _push(self, move: int) -> None:
+        """By number in games of others, where several moves may have one name."""
+        line = self._board.line
+        self._board.push(move if is_outside(line.NAME) else line.move_to_text(move))
+
     def _search(self) -> Snapshot:
+        from alphazero.play.net import search_line
+
         return search_line(self._tree, self._board.line, self.limits, HINT_LINES)
 
     def _obey(self) -> None:
         """Read and handle a line."""
         first, second = ("white", "black") if self._board.game == CHESS else ("x", "o")
         side = first if self._board.turn == "first" else second
-        typed = self.read("game over> " if self._is_over else f"{side}> ")
+        typed = self.read("game over> " if self._board.is_over else f"{side}> ")
         if typed is None:
             self.write("")
-        word, _, rest = ("quit" if typed is None else typed.strip()).partition(" ")
-        if not word:
+        words = ["quit"] if typed is None else typed.split()
+        if not words:
             return
         try:
-            self._do(word.lower(), rest.strip(), f"{word} {rest}".strip())
+            if words[0].lower() not in _WORDS:
+                self._move(" ".join(words))
+            elif len(words) > 1 and words[0].lower() != "new":
+                raise GameInputError(f"{quoted(' '.join(words))}: expected {words[0]} alone")
+            else:
+                command: Callable[..., None] = getattr(self, f"_do_{words[0].lower()}")
+                command(*words[1:2])
         except RulesError:
             raise
         except AlphaZeroError as error:
             self.write(str(error))
 
-    def _do(self, word: str, rest: str, typed: str) -> None:
-        if word not in _WORDS and word not in _ALIASES:
-            self._move(typed)
-            return
-        word = _ALIASES.get(word, word)
-        command: Callable[..., None] = getattr(self, f"_do_{word}")
-        if _WORDS[word] != word:  # it takes something
-            command(rest)
-        elif rest:
-            raise GameInputError(f"{quoted(typed)}: expected {word} alone")
-        else:
-            command()
-
-    def _do_board(self) -> None:
-        self._show()
-
-    def _do_pgn(self, name: str) -> None:
-        if not name:
-            raise GameInputError("pgn: expected the name of a file, as pgn game.pgn")
-        self._add_to(Path(name).expanduser())
+    def _move(self, typed: str) -> None:
+        near = near_match(typed.lower(), _WORDS)
+        try:
+            if self._board.is_over:
+                raise GameInputError(f"{quoted(typed)}: {self._result()}; expected new, undo or quit")
+            move = read_move(self._board.line, typed)
+        except GameInputError as error:
+            raise GameInputError(f"{quoted(typed)}: did you mean {near}?" if near else str(error)) from None
+        self._push(move)
+        if self._board.is_over:
+            self._show()
+            self._keep()
 
     def _do_help(self) -> None:
         is_chess = self._board.game == CHESS
@@ -204,23 +184,11 @@ class PlaySession:
     def _do_quit(self) -> None:
         self._quits = True
 
-    def _move(self, typed: str) -> None:
-        if self._is_over:
-            near = near_match(typed, _WORDS)
-            hint = f"did you mean {near}?" if near else "expected new, undo, pgn FILE or quit"
-            raise GameInputError(f"{quoted(typed)}: {self._result()}; {hint}")
-        try:
-            move = read_move(self._board.line, typed)
-        except GameInputError as error:
-            near = near_match(typed.lower(), _WORDS)
-            raise GameInputError(f"{quoted(typed)}: did you mean {near}?" if near else str(error)) from None
-        self._board.push(self._board.line.move_to_text(move))
-        if self._board.is_over:
-            self._show()
-            self._keep()
+    def _do_fen(self) -> None:
+        self.write(self._board.fen)
 
     def _do_hint(self) -> None:
-        if self._is_over:
+        if self._board.is_over:
             raise GameInputError(self._result())
         found = self._search()
         self.write(f"for the side to move: {chances_text(found.wdl)}")
@@ -230,23 +198,13 @@ class PlaySession:
     def _do_undo(self) -> None:
         """Return to the person's previous turn."""
         before = self._board.copy()
-        self._resigned, was_resigned = "", self._resigned
-        if was_resigned:
-            self._show()
-            return
         try:
             self._board.pop()
             while self._board.turn != self._person:
                 self._board.pop()
         except GameInputError:
-            self._board, self._resigned = before, was_resigned
+            self._board = before
             raise GameInputError("undo: no move of yours to take back") from None
-        self._show()
-
-    def _do_flip(self) -> None:
-        if not can_be_flipped(self._board.line):
-            raise GameInputError(f"flip: a board of {self._board.game} cannot be flipped")
-        self.style = replace(self.style, flipped=not self.style.flipped)
         self._show()
 
     def _do_moves(self) -> None:
@@ -257,50 +215,27 @@ class PlaySession:
             texts.append(played.san(move))
             played.push(move)
         self.write(f"played: {' '.join(texts) or 'none'}")
-        legal = [] if self._is_over else [move_text(line, move) for move in line.legal()]
+        legal = [] if self._board.is_over else [move_text(line, move) for move in line.legal()]
         self.write(f"legal: {' '.join(legal) or 'none'}")
 
-    def _do_resign(self) -> None:
-        if self._is_over:
-            raise GameInputError(self._result())
-        self._resigned = "0-1" if self._person == "first" else "1-0"
-        self._show()
+    def _do_new(self, side: str = "") -> None:
+        if side and side.lower() not in SIDES:
+            raise GameInputError(f"new {quoted(side)}: expected {', '.join(SIDES)}")
         self._keep()
-
-    def _do_new(self, side: str) -> None:
-        chosen = SIDE_WORDS.get(side.lower(), side.lower()) or self._person
-        if chosen not in SIDES:
-            raise GameInputError(f"new {side}: expected {', '.join((*SIDES, *SIDE_WORDS))}")
-        self._keep()
-        self._begin(chosen)
-        self._show()
-
-    def _do_fen(self, position: str) -> None:
-        if not position:
-            self.write(self._board.fen)
-            return
-        Board(self.net.game, position)  # raises for a position that is none
-        self._keep()
-        self.start, self.moves = position, ()
-        self._begin(self._person)
+        self._begin(SIDES[side.lower()] if side else self._person)
         self._show()
 
     def _keep(self) -> None:
-        """Add the game to the file of --pgn, once."""
-        path, moves = self.pgn, self._board.moves
-        if path is None or not moves or moves == self._kept:
+        """Add the game to the file of --pgn, once. Raises GameInputError where it cannot be written."""
+        path, board = self.pgn, self._board
+        if path is None or not board.moves or board.moves == self._kept:
             return
-        self._kept = moves
-        self._add_to(path)
-
-    def _add_to(self, path: Path) -> None:
-        """Add the game to the end of a PGN file. Raises GameInputError where it cannot be written."""
-        require_chess(self._board.game, "pgn")
+        self._kept = board.moves
         players = ("human", f"alphazero {Path(self.net.source).name}")
-        text = pgn_of(self._board, players if self._person == "first" else players[::-1], self._resigned)
+        text = pgn_of(board, players if self._person == "first" else players[::-1])
         try:
             with path.open("a", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
-            raise GameInputError(f"{path}: cannot be written: {error.strerror}") from error
+            raise GameInputError(f"--pgn {path}: cannot be written: {error.strerror}") from error
         self.write(f"added to {path}")

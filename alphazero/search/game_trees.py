@@ -24,7 +24,7 @@ Watch: TypeAlias = "Callable[[_core.SearchView], None]"
 
 @dataclass(eq=False)
 class Growth:
-    """A tree that grows to a limit. waiting: its batches on their way. is_left: nothing waits for it.
+    """A tree that grows to a limit. waiting: its batches on their way.
 
     watch: called with its view after each of its batches.
     """
@@ -34,7 +34,6 @@ class Growth:
     watch: Watch | None = None
     free: list[int] = field(default_factory=lambda: list(range(NUM_SLOTS)))
     waiting: int = 0
-    is_left: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,11 +63,6 @@ class Forest:
         growth = Growth(tree, limits, watch)
         self._gather(growth)
         return growth
-
-    def leave(self, growth: Growth) -> None:
-        """End a growth: grow() never returns it, and what is on its way for it is dropped."""
-        growth.is_left = True
-        self._done = [each for each in self._done if each is not growth]
 
     def grow(self) -> list[Growth]:
         """Evaluate the oldest leaves, a batch; the trees that have reached their limits."""
@@ -102,11 +96,7 @@ class Forest:
             rows += len(self._gathered[0].leaves[0])
             if rows > self._evaluator.batch_size:
                 break
-            batch = self._gathered.popleft()
-            if batch.growth.is_left:
-                rows -= len(batch.leaves[0])
-            else:
-                together.append(batch)
+            together.append(self._gathered.popleft())
         if together:
             asked = self._evaluator.submit(*_joined([each.leaves for each in together]))
             self._asked.append((together, asked))
@@ -120,8 +110,6 @@ class Forest:
             logits = evaluation.legal_logits[logit : logit + len(legal_index)]
             wdl = evaluation.wdl[row : row + len(packed)]
             row, logit = row + len(packed), logit + len(legal_index)
-            if each.growth.is_left:
-                continue
             each.growth.tree.apply(each.slot, logits, wdl)
             each.growth.free.append(each.slot)
             each.growth.waiting -= 1

@@ -162,22 +162,11 @@ class TreeSearch:
             self._line = line.copy()
             return self._core.set_line(line)
 
-    def search(
-        self,
-        limits: SearchLimits,
-        *,
-        num_lines: int = 1,
-        on_report: Callable[[Snapshot], None] | None = None,
-        report_every_s: float = 1.0,
-    ) -> Snapshot:
-        """Search until a limit or stop(); what was found, with a line of play for `num_lines` moves.
-
-        on_report gets a snapshot every so many seconds, on the caller's thread.
-        """
+    def search(self, limits: SearchLimits, *, num_lines: int = 1) -> Snapshot:
+        """Search until a limit or stop(); what was found, with a line of play for `num_lines` moves."""
         self.start(limits)
-        while not self.wait(report_every_s):
-            if on_report is not None:
-                on_report(self.snapshot(num_lines))
+        while not self.wait(1.0):  # so that Ctrl-C is heard
+            pass
         return self.snapshot(num_lines)
 
     def start(self, limits: SearchLimits) -> None:

@@ -65,13 +65,6 @@ def test_moves_lead_to_the_position_and_make_its_history(weights: Path, capsys: 
     assert bare["value"] != played["value"]
 
 
-def test_history_fill_changes_a_position_from_a_fen(weights: Path, capsys: pytest.CaptureFixture[str]):
-    fen = "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"
-    filled = analyse_json(capsys, "--weights", weights, "--fen", fen)
-    empty = analyse_json(capsys, "--weights", weights, "--fen", fen, "--history-fill", "no")
-    assert filled["value"] != empty["value"]
-
-
 def test_maia_as_lc0_file_prefers_what_people_play(shared_data: Path, capsys: pytest.CaptureFixture[str]):
     result = analyse_json(
         capsys, "--weights", shared_data / "lc0" / "maia-1500.pb.gz", "--moves", "e2e4", "e7e5", "g1f3"
@@ -149,7 +142,6 @@ def test_analyse_reads_other_games(moves: list[str], tmp_path: Path, capsys: pyt
         (["--moves", "1. e4 e5 2. Nf6"], "--moves, number 3: 'Nf6': no legal move here; did you mean Nf3?"),
         (["--device", "cpu", "net.pt"], ": expected one of the two"),
         (["--fen", "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"], "no legal move, the game is over"),
-        (["--history-fill", "yes"], "--history-fill"),
         (["--nodes", "100"], "--nodes"),
         (["--lines", "3"], "--lines: only with a search, --simulations N or --seconds S"),
     ],
@@ -169,14 +161,7 @@ def test_import_weights_says_what_it_read_and_writes_it(
 ):
     source, target = shared_data / "lc0" / "maia-1100.pb.gz", tmp_path / "maia.pt"
     assert main(["import-weights", str(source), str(target)]) == 0
-    printed = capsys.readouterr().out
-    for words in (
-        "blocks               6",
-        "filters              64",
-        "yes, ratio 8",
-        "policy (convolutional)",
-    ):
-        assert words in printed
+    assert "6x64, squeeze-excitation 1/8" in capsys.readouterr().out
     network, metadata = open_network(target, torch.device("cpu"))
     assert (network.config.blocks, network.config.filters, network.config.se_ratio) == (6, 64, 8)
     assert metadata["imported_from"] == "maia-1100.pb.gz"

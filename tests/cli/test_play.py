@@ -18,6 +18,7 @@ from alphazero.base.errors import AlphaZeroError
 from alphazero.cli.command_table import run_command
 from alphazero.play.session import PlaySession
 from alphazero.search.tree_search import SearchLimits
+from tests.support.paths import REPOSITORY
 
 Play = Callable[..., str]
 PLAIN = az.Style(unicode=False)
@@ -71,7 +72,7 @@ def test_the_network_begins_where_the_person_is_second(play):
 
 
 def test_a_bad_move_is_one_line_and_changes_nothing(play):
-    told = play("Nf6", "e5", "hnt", "\x00", "flip now", "new purple", "pgn", "back").splitlines()
+    told = play("Nf6", "e5", "hnt", "\x00", "fen now", "new purple", "undo").splitlines()
     start = told.index("white> ") + 1
     said = [line for line in told[start:] if line and line != "white> "]
     assert said == [
@@ -79,24 +80,22 @@ def test_a_bad_move_is_one_line_and_changes_nothing(play):
         "'e5': no legal move here; did you mean e4?",
         "'hnt': did you mean hint?",
         "'\\x00': no legal move here; expected a legal move, such as a3",
-        "'flip now': expected flip alone",
-        "new purple: expected first, second, random, white, black, x, o",
-        "pgn: expected the name of a file, as pgn game.pgn",
+        "'fen now': expected fen alone",
+        "new 'purple': expected first, white, second, black, random",
         "undo: no move of yours to take back",
     ]
 
 
-@pytest.mark.parametrize("word", ["back", "undo"])
-def test_undo_takes_the_answer_back_as_well(play, word):
-    told = play("e4", word, "moves")
+def test_undo_takes_the_answer_back_as_well(play):
+    told = play("e4", "undo", "moves")
     assert told.splitlines()[-3].startswith("played: none")
-    assert play("e5", "back", "moves", side="second", moves=("d4",)).count("played: d4\n") == 1
+    assert play("e5", "undo", "moves", side="second", moves=("d4",)).count("played: d4\n") == 1
 
 
 def test_a_game_to_mate_can_be_looked_at_and_begun_again(play, tmp_path):
     file = tmp_path / "games.pgn"
-    told = play("Ra8", "e4", "hint", "back", "new black", start=BACK_RANK, pgn=file)
-    assert "the game is over: 1-0 (win); new, undo, pgn FILE or quit" in told
+    told = play("Ra8", "e4", "hint", "undo", "new black", start=BACK_RANK, pgn=file)
+    assert "the game is over: 1-0 (win); new, undo or quit" in told
     assert "'e4': the game is over: 1-0 (win); expected new, undo" in told
     assert told.count("game over> ") == 4
     assert "the network plays Ra8#  (wins in 1 for it, 1 visit: Ra8#)" in told
@@ -116,25 +115,20 @@ def read_games(path: Path) -> list[chess.pgn.Game]:
     return games
 
 
-def test_resigning_and_writing_the_game(play, tmp_path):
-    told = play("e4", "resign", f"pgn {tmp_path / 'one.pgn'}", "pgn /nowhere/two.pgn")
-    assert "the game is over: 0-1 (resigned)" in told
-    assert "/nowhere/two.pgn: cannot be written: No such file or directory" in told
+def test_a_game_that_is_left_is_written(play, tmp_path):
+    play("e4", pgn=tmp_path / "one.pgn")
     (game,) = read_games(tmp_path / "one.pgn")
-    assert game.headers["Result"] == "0-1"
-    assert game.headers["Termination"] == "resignation"
-    assert len(list(game.mainline_moves())) == 2
+    assert game.headers["Result"] == "*" and len(list(game.mainline_moves())) == 2
+    assert "cannot be written: No such file" in play("e4", "new", "quit", pgn=Path("/nowhere/two.pgn"))
 
 
 @pytest.mark.parametrize("game", ["connect4", "othello", "tictactoe"])
 def test_the_other_games(play, game):
     moves = {"connect4": "4", "othello": "d3", "tictactoe": "b2"}
-    told = play(moves[game], "hint", "flip", "zz", "pgn x.pgn", "moves", game=game)
+    told = play(moves[game], "hint", "zz", "moves", game=game)
     assert "x> " in told
     assert "the network plays " in told
     assert "'zz': no legal move here; expected a legal move, such as " in told
-    assert f"pgn: PGN is for chess; this is {game}" in told
-    assert ("flip: a board of connect4 cannot be flipped" in told) == (game == "connect4")
     assert "  move  visits  share " in told
 
 
@@ -144,14 +138,8 @@ def test_the_network_wins_what_is_won(play):
     assert "the game is over: 0-1 (win)" in told
 
 
-def test_fen_shows_the_position_and_sets_another(play, tmp_path):
-    file = tmp_path / "games.pgn"
-    told = play("e4", "fen nonsense", f"fen {BACK_RANK}", "fen", "Ra8", pgn=file)
-    assert "nonsense" in told and told.count("white> ") == 5
-    assert f"\nwhite> {BACK_RANK}\n" in told or f"\n{BACK_RANK}\n" in told
-    assert "the game is over: 1-0 (win)" in told
-    first, second = read_games(file)
-    assert len(list(first.mainline_moves())) == 2 and second.board().fen() == BACK_RANK
+def test_fen_shows_the_position(play):
+    assert f"\nwhite> \n{BACK_RANK}\n" in play("fen", start=BACK_RANK)
 
 
 def test_hints_are_in_san_with_lines_of_play(play):
@@ -164,7 +152,7 @@ def test_hints_are_in_san_with_lines_of_play(play):
 def test_help_lists_every_command(play):
     told = play("help")
     assert "SAN or UCI" in told
-    for word in ("hint", "undo", "flip", "fen [POSITION]", "resign", "new [SIDE]", "pgn FILE", "quit"):
+    for word in ("hint", "undo", "fen", "moves", "new [SIDE]", "quit"):
         assert f"  {word} " in told
 
 
@@ -211,13 +199,12 @@ def test_ctrl_c_ends_it_without_a_traceback_and_keeps_the_game(nets, tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--side", "green"], "--side: 'green': expected one of first, second, white"),
+        (["--side", "green"], "--side: 'green': expected one of first, white, second"),
         (["--fen", "nonsense"], "nonsense"),
         (["--moves", "e4", "e4"], "'e4': no legal move here"),
         (["--simulations", "0"], "--simulations: '0': expected a whole number from 1"),
         (["--simulations", "5", "--seconds", "1"], "not allowed with"),
         (["--seconds", "-1"], "--seconds: '-1': expected seconds"),
-        (["--seed", "1"], "--seed: only with --side random; the side is first"),
         (["--pgn", ""], "--pgn '': expected the path of a file"),
     ],
 )
@@ -273,3 +260,19 @@ def test_analyse_draws_connect_four(nets, capsys):
     assert run_command(words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[4:7] == ["  . . . o . . .", "  . . . x . . .", "  1 2 3 4 5 6 7"]
+
+
+def test_moves_of_one_name_are_played_by_their_numbers(tmp_path):
+    """Nim whose moves name the number taken alone: from piles of 1, 2 and 3, "take 1" is three moves."""
+    rules = tmp_path / "alike.py"
+    named = 'return "abcdefgh"[pile] + str(taken + 1)'
+    rules.write_text(
+        (REPOSITORY / "examples" / "nim.py").read_text().replace(named, 'return f"take {taken + 1}"')
+    )
+    net = az.new_net(f"{rules}:Nim(piles=3)", blocks=1, filters=8)
+    shown: list[str] = []
+    lines = iter(["3", "moves"])
+    PlaySession(net, PLAIN, lambda _: next(lines, None), shown.append, "first", SearchLimits(nodes=30)).run()
+    assert str(az.Board(net.game, moves=["3"])) == "a:1  b:1  c:3"  # action 3 takes one of the second pile
+    assert "a:1  b:2  c:2" not in shown  # nor has the network's answer been another of that name
+    assert "a:1  b:1  c:2" in shown

@@ -47,13 +47,6 @@ def test_a_newer_rating_of_the_same_checkpoint_takes_its_place(run):
     assert mark_best_rated(run) == (run / "checkpoints" / "step-00000001", 100)
 
 
-def test_ratings_by_other_rules_do_not_count(run):
-    rated(run, 3, 900)  # without rules: by self-play's, as older files have them
-    rated(run, 1, 100, rules="engine")
-    rated(run, 2, 40, rules="engine")
-    assert mark_best_rated(run) == (run / "checkpoints" / "step-00000001", 100)
-
-
 def test_ratings_at_another_limit_and_lines_cut_off_do_not_count(run):
     rated(run, 3, 900, "800 nodes")
     rated(run, 1, 100)

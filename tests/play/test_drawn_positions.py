@@ -14,7 +14,7 @@ from alphazero.games.registry import make_line
 from alphazero.network.inference.purpose import evaluator_for_forest
 from alphazero.play.analysis import AnalysisServer, QueryReader
 from alphazero.play.net import Net
-from alphazero.play.pgn.judgement import assess
+from alphazero.play.pgn.annotation import assess
 from alphazero.search.tree_search import SearchLimits, TreeSettings
 from tests.support.evaluation.small_nets import write_small_net
 
@@ -47,10 +47,8 @@ def served(net: Net, simulations: int, fen: str, moves: list[str]) -> dict:
         evaluator_for_forest(net.module, net.device, "fp32", 8),
         SETTINGS,
         QueryReader("chess", 0, 3),
-        fill="fen_only",
-        in_flight=4,
-        about={},
-        write=answers.append,
+        4,
+        answers.append,
     )
     server.run(io.BytesIO(json.dumps(query).encode()))
     return json.loads(answers[0])
@@ -86,10 +84,10 @@ def test_every_way_to_ask_gives_the_same_answer(net: Net, weights: str, fen: str
 def test_games_that_go_on_are_annotated_to_their_end(weights: str, tmp_path: Path) -> None:
     san = "1. Nf3 Nf6 2. Ng1 Ng8 3. Nf3 Nf6 4. Ng1 Ng8 5. e4 e5 6. Bc4 Nc6 7. Qh5 Nf6 8. Qxf7# 1-0"
     (tmp_path / "in.pgn").write_text(san + "\n")
-    out = tmp_path / "out.pgn"
-    argv = ["analyse", weights, "--pgn", str(tmp_path / "in.pgn"), "--simulations", "20", "--out", str(out)]
-    assert main([*argv, "--device", "cpu"]) == 0
-    game = chess.pgn.read_game(io.StringIO(out.read_text()))
+    argv = ["analyse", weights, "--pgn", str(tmp_path / "in.pgn"), "--simulations", "20", "--device", "cpu"]
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        assert main(argv) == 0
+    game = chess.pgn.read_game(io.StringIO(text.getvalue()))
     evals = [node.eval() for node in game.mainline()]
     assert len(evals) == 15 and None not in evals[:-1]  # the last move mates
 

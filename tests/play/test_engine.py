@@ -153,9 +153,7 @@ def test_a_search_waits_for_the_one_before_it_unless_that_has_no_end() -> None:
         engine.until("bestmove")
         assert int(field(engine.until("bestmove")[-2], "nodes")) >= 70
         assert sum("go: stopped the search in progress" in line for line in engine.lines) == 1
-        engine.send(
-            "position startpos", "go nodes 1000000000", "go perft 30", "go infinite", "go nodes 20", "stop"
-        )  # all
+        engine.send("position startpos", "go nodes 1000000000", "go infinite", "go nodes 20", "stop")  # all
         for _ in range(3):
             engine.until("bestmove")
         engine.send("go mate 3", "position startpos moves e2e4", "go nodes 30")  # it may have no end
@@ -254,8 +252,6 @@ def test_after_a_refused_position_there_is_none(bad: str) -> None:
             engine.send(f"go {limits}")
             *_, why, answer = engine.until("bestmove")
             assert answer == "bestmove 0000" and why.startswith("info string no position")
-        engine.send("d", "go perft 2", "isready")
-        engine.until("readyok")
         assert engine.best_move("position startpos moves e2e4", "go nodes 3 searchmoves e7e5") == "e7e5"
 
 
@@ -271,8 +267,8 @@ def test_a_bad_option_is_told_and_changes_nothing() -> None:
             engine.until("info string option ")
         engine.send("setoption name hash value 128", "setoption name moveoverhead value 50", "isready")
         engine.until("readyok")
-        assert engine.engine.options.whole("Hash") == 128
-        assert engine.engine.options.whole("Move Overhead") == 50
+        assert engine.engine.options["Hash"] == 128
+        assert engine.engine.options["Move Overhead"] == 50
 
 
 def test_a_bad_network_is_one_line_and_the_old_one_stays() -> None:
@@ -374,7 +370,7 @@ def test_memory_options_are_lowered_to_what_is_there() -> None:
         engine.send("go nodes 1")
         lines = engine.until("bestmove")
         for name in ("Hash", "MemoryLimit"):
-            used = engine.engine.options.whole(name)
+            used = engine.engine.options[name]
             assert f"info string option {name}: 1048576 MB are not free; {used} MB used" in lines
             assert 1 <= used < psutil.virtual_memory().total >> 20
 
@@ -389,7 +385,7 @@ def test_commands_out_of_order_are_answered_all_the_same() -> None:
         engine.send("ucinewgame", "isready", "debug on", "register later", "xyzzy", "", "go nodes 9")
         engine.until("readyok")
         engine.until("info string unknown command: 'xyzzy'")
-        engine.until(lambda line: " evaluations, 0 from the cache; the tree has " in line)
+        engine.until("bestmove")
 
 
 def test_a_line_of_megabytes_is_passed_over() -> None:

@@ -182,17 +182,6 @@ def test_damaged_bytes_never_crash(played) -> None:
     assert read < 400
 
 
-def test_games_of_an_earlier_version_go_on_with_what_it_did_not_keep_unknown(played) -> None:
-    batch = games.to_batch(played.under_way)
-    earlier = batch.drop_columns(["best_d", "orig_q", "orig_d"])
-    now = games.from_bytes(games.to_bytes(earlier), "here")
-    assert now.schema.equals(games.GAME_SCHEMA)
-    for before, after in zip(played.under_way, games.from_batch(now, under_way=True), strict=True):
-        assert np.array_equal(before.moves, after.moves) and np.array_equal(before.root_q, after.root_q)
-        assert len(after.orig_q) == len(after.moves) and np.isnan(after.orig_q).all()
-    check_lanes("connect4", games.from_batch(now, under_way=True), "here")
-
-
 def test_what_the_search_and_the_network_said_is_kept(played) -> None:
     for game in played.finished:
         searched = game.visits > 0

@@ -11,18 +11,21 @@ from tests.support.paths import REPOSITORY
 
 def test_the_documentation_has_the_table_of_the_code() -> None:
     text = (Path(REPOSITORY) / "docs" / "play.md").read_text(encoding="utf-8")
-    rows = ["| option | type | default | what it does |", "|---|---|---|---|"]
+    rows = []
     for option in TABLE:
         kind = f"{option.low:g} to {option.high:.15g}" if option.kind in ("spin", "number") else option.kind
-        rows.append(f"| {option.name} | {kind} | {option.default or '-'} | {option.help} |")
-    assert "\n".join(rows) in text
+        rows.append([option.name, kind, option.default or "-"])
+    table = text.partition("| option | type | default | what it does |\n|---|---|---|---|\n")[2].partition(
+        "\n\n"
+    )[0]
+    assert [line.strip("| ").split(" | ")[:3] for line in table.splitlines()] == rows
 
 
 def test_every_default_is_a_value_that_can_be_set() -> None:
     options = Options()
     for option in TABLE:
         assert options.set(option.name.upper(), option.default) is option
-        assert options.text(option.name) == option.default
+        assert options[option.name] == Options()[option.name]
         assert option.line.startswith(f"option name {option.name} type ")
 
 
@@ -45,4 +48,4 @@ def test_what_cannot_be_is_refused_in_one_line(name: str, value: str, message: s
 
 def test_an_empty_string_is_empty() -> None:
     options = Options({"WeightsFile": "<empty>"})
-    assert options.text("WeightsFile") == ""
+    assert options["WeightsFile"] == ""

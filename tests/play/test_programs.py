@@ -75,10 +75,16 @@ def test_a_script_of_commands_that_come_at_once_is_answered_in_order(command: li
         *("position startpos", "go nodes 40", "isready", "position startpos moves e2e4", "go depth 2"),
         *("position startpos moves e2e4 e7e5", "go movetime 50", "go wtime 300 btime 300 winc 10"),
         *("go nodes -5", "go wtime 1e3", "go mate 0", "xyzzy", "", "position startpos moves e2e5"),
-        *("go nodes 10", "d", "position fen 6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1", "go nodes 50", "go mate 1"),
+        *(
+            "go nodes 10",
+            "ponderhit",
+            "position fen 6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1",
+            "go nodes 50",
+            "go mate 1",
+        ),
         *("setoption name MultiPV value 2", "go nodes 30", "setoption name MultiPV value 1_0"),
-        *("go perft 2", "position startpos", "go nodes 60 searchmoves a2a3", "go nodes 60"),
-        *("go infinite", "go nodes 20", "debug on", "go nodes 30", "d", "go perft 3"),
+        *("xyzzy", "ucinewgame", "position startpos", "go nodes 60 searchmoves a2a3", "go nodes 60"),
+        *("go infinite", "go nodes 20", "debug on", "go nodes 30", "register later"),
         *("position fen 6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1", "isready", "go infinite"),
     ]
     assert len(script) >= 40
@@ -88,9 +94,8 @@ def test_a_script_of_commands_that_come_at_once_is_answered_in_order(command: li
         told = done.stdout.splitlines()
         assert done.returncode == 0 and done.stderr == ""
         answers = [line.split()[1] for line in told if line.startswith("bestmove")]
-        assert len(answers) == sum(line.startswith("go") and "perft" not in line for line in script)
-        assert told.count("readyok") == 3 and sum(line.startswith("Nodes searched") for line in told) == 2
-        assert "Nodes searched: 8902" in told
+        assert len(answers) == sum(line.startswith("go") for line in script)
+        assert told.count("readyok") == 3
         assert answers[7] == "0000" and answers[-1] == "a1a8" and answers[8:11] == ["a1a8"] * 3
         assert answers[11] == "a2a3" and any(" nodes 40 " in line for line in told)
         assert all(chess.Move.from_uci(move) in chess.Board().legal_moves for move in answers[12:-1])
@@ -138,7 +143,7 @@ def test_a_script_in_another_game(game: str, tmp_path: Path) -> None:
     line, moves = make_line(name), []
     for _ in range(3):
         position = f"position startpos moves {' '.join(moves)}"
-        *_, answer = told(f"uci\n{position}\nd\ngo nodes 30\ngo perft 1\ngo nodes 20\n")
+        *_, answer = told(f"uci\n{position}\ngo nodes 30\ngo nodes 20\n")
         moves.append(answer.split()[1])
         line.push(read_move(line, moves[-1]))
     assert told("position startpos moves x\ngo\n")[-1] == "bestmove 0000"

@@ -4,7 +4,6 @@ import pytest
 
 from alphazero.play.uci.protocol import (
     MOST,
-    Debug,
     Go,
     Plain,
     SetOption,
@@ -27,8 +26,7 @@ FEN = "8/8/8/8/8/8/8/K1k5 w - - 0 1"
         ("  isready \r\n", Plain("isready")),
         ("stop\t", Plain("stop")),
         ("register later", Plain("register")),
-        ("debug on", Debug(True)),
-        ("debug off", Debug(False)),
+        ("debug on", Plain("debug")),
         ("setoption name Hash value 32", SetOption("Hash", "32")),
         ("setoption name Clear Hash", SetOption("Clear Hash", "")),
         ("setoption NAME Move  Overhead VALUE 7", SetOption("Move Overhead", "7")),
@@ -69,9 +67,8 @@ def test_a_line_is_understood(line: str, command: object) -> None:
 @pytest.mark.parametrize(
     ("line", "command", "remark"),
     [
-        ("joho debug on", Debug(True), "ignored unknown command: 'joho'"),
+        ("joho stop", Plain("stop"), "ignored unknown command: 'joho'"),
         ("blah", None, "unknown command: 'blah'"),
-        ("debug maybe", None, "debug: 'maybe': expected on or off"),
         ("setoption Hash 32", None, "setoption: expected setoption name NAME"),
         ("setoption name", None, "setoption: expected setoption name NAME"),
         ("setoption name value 3", None, "setoption: expected setoption name NAME"),

@@ -1,7 +1,6 @@
 """Sessions of random and mutated lines: every one leaves an engine that answers."""
 
 import random
-import re
 
 import pytest
 
@@ -42,18 +41,9 @@ LINES = (
     "go ponder wtime 10 btime 10",
     "go mate 1",
     "go nodes 10 searchmoves e2e4 e1e2",
-    "go perft 2",
-    "go perft 20",
-    "d",
-    "setoption name VerboseMoveStats value true",
     "setoption name Temperature value 2",
     "setoption name TempCutoffMove value 3",
     "setoption name TempDecayMoves value 9",
-)
-# What `d` and `go perft` print.
-OTHER = re.compile(
-    r"|[ +|a-hKQRBNPkqrbnp1-8-]+|Fen: .*|Key: [0-9A-F]{16}|Checkers:( [a-h][1-8])*"
-    r"|([a-h][1-8]){2}[nbrq]?: \d+|Nodes searched: \d+"
 )
 SIGNS = "0123456789abcdefgh /-._\t\x00\xffKQRkqrwé\u2028"
 
@@ -101,7 +91,7 @@ def play_session(num_lines: int, seed: int) -> None:
         assert engine.error is None and engine.status == 0
     for line in engine.lines:
         word = line.split(" ")[0]
-        assert word in ("id", "option", "uciok", "readyok", "info", "bestmove") or OTHER.fullmatch(line), line
+        assert word in ("id", "option", "uciok", "readyok", "info", "bestmove"), line
 
 
 def test_a_session_of_random_and_mutated_lines() -> None:

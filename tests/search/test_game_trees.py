@@ -8,8 +8,8 @@ import pytest
 
 import alphazero._core as _core
 from alphazero.games.core_types import Line
-from alphazero.games.registry import get_game, make_line
-from alphazero.search.game_trees import Forest, GameTrees, Growth
+from alphazero.games.registry import make_line
+from alphazero.search.game_trees import GameTrees
 from alphazero.search.tree_search import SearchLimits, TreeSearch, TreeSettings
 
 SETTINGS = TreeSettings(cache_mb=1)
@@ -118,27 +118,6 @@ def test_more_trees_than_a_few_batches_hold() -> None:
     assert {view.nodes for view in views} == {LIMITS.nodes} and not evaluator.asked
     assert len({tuple((move.move, move.visits) for move in view.moves) for view in views}) == 1
     assert sum(evaluator.sizes) / len(evaluator.sizes) > 0.7 * evaluator.batch_size
-
-
-def test_a_tree_that_is_left_is_not_returned() -> None:
-    evaluator = MadeUp(batches_ahead=2)
-    forest = Forest(evaluator, SETTINGS)
-
-    def planted() -> Growth:
-        tree = get_game("chess").core.game_search(SETTINGS.for_core())
-        tree.begin(())
-        return forest.plant(tree, LIMITS)
-
-    stays, goes, goes_at_once = planted(), planted(), planted()
-    forest.leave(goes_at_once)
-    assert forest.grow() == []
-    forest.leave(goes)
-    found: list[Growth] = []
-    while not found:
-        found += forest.grow()
-    assert found == [stays] and stays.tree.progress().nodes == LIMITS.nodes
-    assert forest.grow() == [] and not evaluator.asked
-    assert goes_at_once.tree.progress().nodes == 0
 
 
 def test_a_watcher_sees_each_tree_grow_to_what_is_found() -> None:

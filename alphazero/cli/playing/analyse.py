@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError, DataError, GameInputError
-from alphazero.base.files import replacing
 from alphazero.base.log import LAYOUT, program_line
 from alphazero.base.section import flag_of
 from alphazero.base.text import counted, escaped, table
@@ -20,15 +18,13 @@ from alphazero.cli.flags import add_device_flag, add_number, add_paths, add_weig
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import Style, draw
 from alphazero.games.notation import move_text, play_moves, split_moves
-from alphazero.games.registry import history_fill, make_line
-from alphazero.machine.environment import version_of
+from alphazero.games.registry import make_line
 from alphazero.play.search_text import (
-    add_screen_flags,
     analysis_json,
     chances_text,
     effort_text,
     lines_text,
-    style_of,
+    style_of_terminal,
     value_text,
 )
 from alphazero.run.find import NETWORK
@@ -41,7 +37,7 @@ from alphazero.show.console import Console
 if TYPE_CHECKING:
     from alphazero.base.log import Work
     from alphazero.play.net import Evaluation, Net
-    from alphazero.play.pgn.judgement import Assessment
+    from alphazero.play.pgn.annotation import Assessment
 
 BAR_WIDTH = 40
 LINES = 5
@@ -76,19 +72,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         whole(1, MOST_IN_FLIGHT),
         "of --json-lines: positions searched at a time (default: a batch of the network, 64, on a GPU 256)",
     )
-    parser.add_argument(
-        "--history-fill",
-        choices=("no", "fen_only"),
-        default="fen_only",
-        help="what stands for positions before the first: nothing, or (from a FEN) the first again",
-    )
     add_device_flag(parser, default="cpu")
-    add_screen_flags(parser)
+    parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
     group = parser.add_argument_group("games instead of one position (chess)")
     add_paths(
         group, "--pgn", "annotate the games of a PGN file: evaluations, ?!, ? and ?? with a better line"
     )
-    add_paths(group, "--out", "with --pgn: the file to write, which must be new (default: print the games)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -100,20 +89,20 @@ def run(args: argparse.Namespace) -> int:
     searches = args.simulations is not None or args.seconds is not None
     if args.pgn is not None:
         return annotate_games(args, searches)
-    if args.out is not None:
-        raise ConfigError("--out: only with --pgn FILE")
     if args.lines is not None and not searches:
         raise ConfigError("--lines: only with a search, --simulations N or --seconds S")
     num_lines = args.lines or LINES
     net = opened(args)
     line = make_line(net.game, args.fen)
-    play_moves(line, split_moves(line, args.moves), "--moves, number")
-    (analysis,) = net.evaluate_lines([line], fill=args.history_fill)
-    found = search(net, line, args, num_lines) if searches else None
+    moves = split_moves(line, args.moves)
+    play_moves(line, moves, "--moves, number")
+    (analysis,) = net.evaluate_lines([line])
+    limits = {"simulations": args.simulations, "seconds": args.seconds}
+    found = net.search((args.fen, moves), **limits, lines=num_lines) if searches else None
     if args.json:
         print(json.dumps(analysis_json(analysis, found, num_lines)))
     else:
-        print(to_text(analysis, found, line, num_lines, style_of(args)))
+        print(to_text(analysis, found, line, num_lines, style_of_terminal(ascii_only=args.ascii)))
     return 0
 
 
@@ -136,37 +125,23 @@ def serve(args: argparse.Namespace) -> int:
     from alphazero.play.analysis import AnalysisServer, QueryReader
 
     given = {"--fen": args.fen, "--moves": args.moves, "--seconds": args.seconds, "--json": args.json}
-    given |= {"--pgn": args.pgn, "--out": args.out}
+    given |= {"--pgn": args.pgn}
     if other := [flag for flag, value in given.items() if value]:
         raise ConfigError(f"{other[0]}: not with --json-lines, whose queries name positions and simulations")
     net = opened(args)
     most = CUDA_BATCH_SIZE if net.device.type == "cuda" else CPU_FOREST_BATCH
     evaluator = evaluator_for_forest(net.module, net.device, "fp32", most)
-    settings = TreeSettings(
-        fill=history_fill(args.history_fill), minibatch_size=largest_tree_batch(net.device)
-    )
     server = AnalysisServer(
         net,
         evaluator,
-        settings,
+        TreeSettings(minibatch_size=largest_tree_batch(net.device)),
         QueryReader(net.game, args.simulations or 0, args.lines or LINES),
-        fill=args.history_fill,
-        in_flight=args.positions_in_flight or evaluator.batch_size,
-        about={"version": version_of("alphazero"), "weights": args.weights, "game": net.game},
-        write=partial(print, flush=True),
+        args.positions_in_flight or evaluator.batch_size,
+        partial(print, flush=True),
     )
     done = server.run(sys.stdin.buffer)
     print(program_line(done, has_time=False), file=sys.stderr)
     return 0
-
-
-def search(net: Net, line: Line, args: argparse.Namespace, num_lines: int) -> Snapshot:
-    """Search the line's current position."""
-    from alphazero.play.net import search_line
-
-    limits = SearchLimits(nodes=args.simulations, seconds=args.seconds)
-    with closing(net.tree(TreeSettings(fill=history_fill(args.history_fill)))) as tree:
-        return search_line(tree, line, limits, num_lines)
 
 
 def to_text(analysis: Evaluation, found: Snapshot | None, line: Line, count: int, style: Style) -> str:
@@ -194,8 +169,7 @@ def to_text(analysis: Evaluation, found: Snapshot | None, line: Line, count: int
 
 def annotate_games(args: argparse.Namespace, searches: bool) -> int:
     """Annotate each game of --pgn that can be read, report the others. Raises ConfigError and DataError."""
-    from alphazero.play.pgn.annotation import annotate, pgn_of, title
-    from alphazero.play.pgn.judgement import assess
+    from alphazero.play.pgn.annotation import MoveMark, annotate, assess, pgn_of, title
     from alphazero.play.pgn.reading import games_of_file
     from alphazero.play.session import require_chess
 
@@ -207,9 +181,12 @@ def annotate_games(args: argparse.Namespace, searches: bool) -> int:
     net = opened(args)
     require_chess(net.game, "--pgn")
     limits = SearchLimits(nodes=args.simulations, seconds=args.seconds)
+    words = [] if args.simulations is None else [counted(args.simulations, "simulation")]
+    words += [] if args.seconds is None else [f"{args.seconds:g} s"]
+    annotator = f"{Path(args.weights).name} ({', '.join(words)})"
     annotated, number = 0, 0
-    tree = net.tree(TreeSettings(fill=history_fill(args.history_fill)))
-    with closing(Console(True)) as console, closing(tree), writing(args.out) as write:
+    tree = net.tree()
+    with closing(Console(True)) as console, closing(tree):
         for number, read in enumerate(games_of_file(args.pgn), start=1):
             place, players = f"{args.pgn}:{read.line}", title(read.game)
             try:
@@ -223,12 +200,13 @@ def annotate_games(args: argparse.Namespace, searches: bool) -> int:
                         work.done += 1
                         return found
 
-                    marks = annotate(read.game, assessed, search_words(args))
+                    marks = annotate(read.game, assessed, annotator)
             except GameInputError as error:
                 console.warn(f"{place}: game {number}, {players}, is left out: {error}")
                 continue
-            write(pgn_of(read.game))
-            console.say(f"game {number}, {players}: {marks}")
+            print(escaped(pgn_of(read.game), LAYOUT), end="", flush=True)
+            told = ", ".join(f"{marks[each]} {each.mark}" for each in reversed(MoveMark))
+            console.say(f"game {number}, {players}: {counted(plies, 'ply', 'plies')}, {told}")
             annotated += 1
             tree.forget()
         if not annotated:
@@ -236,28 +214,3 @@ def annotate_games(args: argparse.Namespace, searches: bool) -> int:
     if annotated < number:
         console.warn(f"{counted(number - annotated, 'game')} of {number} left out, {annotated} annotated")
     return 0
-
-
-def search_words(args: argparse.Namespace) -> str:
-    """The network and its search, for the game's header."""
-    limits = [] if args.simulations is None else [counted(args.simulations, "simulation")]
-    limits += [] if args.seconds is None else [f"{args.seconds:g} s"]
-    return f"{Path(args.weights).name} ({', '.join(limits)})"
-
-
-@contextmanager
-def writing(path: Path | None) -> Iterator[Callable[[str], None]]:
-    """A function that writes text to a new file, which is whole or absent after the block, or to stdout."""
-    from alphazero.data.store.store import named_faults
-
-    if path is None:
-        yield lambda text: print(escaped(text, LAYOUT), end="", flush=True)
-        return
-    if path.exists() or path.is_symlink():
-        raise DataError(f"--out {path}: already exists; expected the name of a new file")
-    with named_faults("write", path), replacing(path) as file:
-
-        def write(text: str) -> None:
-            file.write(text.encode())
-
-        yield write

@@ -16,8 +16,8 @@ from alphazero.base.errors import AlphaZeroError, ConfigError
 from alphazero.base.section import flag_of
 from alphazero.base.text import counted, shortened
 from alphazero.cli.flags import named_network
-from alphazero.cli.playing.match_flags import GAUNTLET, add_match_flags, limit_of, openings_of, rules_of
-from alphazero.cli.playing.players import ENGINE, Lineup, read_player, with_own_names
+from alphazero.cli.playing.match_flags import GAUNTLET, add_match_flags, openings_of, require_even, rules_of
+from alphazero.cli.playing.players import Lineup, limit_of, read_player, with_own_names
 from alphazero.games.registry import CHESS
 from alphazero.games.tablebases import Tablebases
 from alphazero.measure.elo import Sprt
@@ -25,15 +25,13 @@ from alphazero.play.matches.game import FinishedGame, pairings_of
 from alphazero.play.matches.match import SYZYGY, Arena, MatchPlan
 from alphazero.play.matches.players import Player
 from alphazero.play.matches.record import MatchRecord
-from alphazero.play.workers import Place, Worker, Workers, find_places
+from alphazero.play.workers import Worker, Workers, find_places
 from alphazero.run.find import NETWORK, default_weights
 from alphazero.run.next_command import typed_command
 
-LANES = 256  # games of networks side by side
-FEWER_LANES = 64  # where each game has a tree of each network, or a test may end the match
 TERMINATED = 128 + signal.SIGTERM
 # Flags that change no game; a match that continues may have more games than it was begun with.
-MAY_CHANGE = ("batch_size", "concurrency", "device", "games", "gpus", "json", "rating_interval", "resume")
+MAY_CHANGE = ("concurrency", "device", "games", "gpus", "json", "rating_interval", "resume")
 
 configure = add_match_flags
 
@@ -42,15 +40,17 @@ def run(args: argparse.Namespace) -> int:
     """Play, printing the score on the way and the result."""
     from alphazero.cli.playing.match_report import MatchReport
 
-    if args.games % 2:
-        raise ConfigError(f"--games {args.games}: expected an even number, as each opening is played twice")
+    require_even(args.games)
     named, rules = players_of(args), rules_of(args)
     test = Sprt(args.sprt[0], args.sprt[1], model=args.sprt_model) if args.sprt else None
     places = find_places(args.gpus, args.device)
     lineup = lineup_of(args, on_cpu=bool(places))
     players = [lineup.settled(player) for player in named]
-    if any(player.command for player in players):
-        check_concurrency(args, places)
+    if any(player.command for player in players) and args.concurrency < len(places):
+        raise ConfigError(
+            f"--concurrency {args.concurrency}: expected at least {len(places)}, a game with engines for "
+            f"each process of --gpus {args.gpus}"
+        )
     game = lineup.game_of(players)
     if args.pgn_out is not None and game != CHESS:
         raise ConfigError(f"--pgn-out {args.pgn_out}: only for chess; this is {game}")
@@ -62,7 +62,6 @@ def run(args: argparse.Namespace) -> int:
         tuple(players),
         tuple(pairings_of(len(players), openings_of(args, game), gauntlet=args.tournament == GAUNTLET)),
         rules,
-        lanes=FEWER_LANES if test or args.rules == ENGINE else LANES,
         concurrency=args.concurrency,
         engine_timeout_s=args.engine_timeout,
         seed=args.seed,
@@ -84,8 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
         try:
             if left and not report.is_decided:
-                with arena_of("match", args, lineup, places) as arena:
-                    report.arena = arena
+                with Workers("match", args, places) as workers, arena_of(lineup, workers) as arena:
                     arena.play(replace(plan, pairings=left), on_game, report.say)
         except (KeyboardInterrupt, AlphaZeroError, SystemExit):
             if report.board.games:
@@ -99,16 +97,8 @@ def run(args: argparse.Namespace) -> int:
 
 def work(args: argparse.Namespace, worker: Worker) -> None:
     """A worker of this command: some of the pairs."""
-    play_for(worker, lineup_of(args))
-
-
-def check_concurrency(args: argparse.Namespace, places: Sequence[Place]) -> None:
-    """Raises ConfigError for fewer games with engines than there are processes to play them."""
-    if args.concurrency < len(places):
-        raise ConfigError(
-            f"--concurrency {args.concurrency}: expected at least {len(places)}, a game with engines for "
-            f"each process of --gpus {args.gpus}"
-        )
+    with Arena(lineup_of(args).ready) as arena:
+        arena.work(worker)
 
 
 def lineup_of(args: argparse.Namespace, *, on_cpu: bool = False) -> Lineup:
@@ -116,23 +106,12 @@ def lineup_of(args: argparse.Namespace, *, on_cpu: bool = False) -> Lineup:
 
     on_cpu: of the parent of workers, which evaluates nothing.
     """
-    limit = limit_of(args)
-    by_engines = limit.is_timed or any(player.kind == "engine" for player in players_of(args))
-    side_by_side = args.concurrency if by_engines else min(LANES, args.games)
-    return Lineup(args, limit, side_by_side, on_cpu=on_cpu)
-
-
-def play_for(worker: Worker, lineup: Lineup) -> None:
-    """A worker's side of a command that plays matches."""
-    with Arena(lineup.ready, lineup.meter) as arena:
-        arena.work(worker)
+    return Lineup(args, limit_of(vars(args)), on_cpu=on_cpu)
 
 
 @contextlib.contextmanager
-def arena_of(
-    command: str, args: argparse.Namespace, lineup: Lineup, places: Sequence[Place]
-) -> Iterator[Arena]:
-    """Where the games of this command are played: by workers at these places, here where there are none.
+def arena_of(lineup: Lineup, workers: Workers | None = None) -> Iterator[Arena]:
+    """Where the games of a command are played: by its workers, here without any.
 
     SIGTERM ends the block by SystemExit, so that engines and workers end with it.
     """
@@ -144,10 +123,7 @@ def arena_of(
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, end) if is_main else None
     try:
-        with (
-            Workers(command, args, places) as workers,
-            Arena(lineup.ready, lineup.meter, workers) as arena,
-        ):
+        with Arena(lineup.ready, workers) as arena:
             yield arena
     finally:
         if is_main:
@@ -169,7 +145,7 @@ def settings_of(args: argparse.Namespace, players: Sequence[Player], lineup: Lin
         if name not in MAY_CHANGE and value is not None
     }
     contents = {f"the content of {player.name}": lineup.digest(player) for player in players}
-    return {**flags, **contents, **tables, "[search]": str(lineup.config.search)}
+    return {**flags, **contents, **tables}
 
 
 def _text(value: object) -> str:

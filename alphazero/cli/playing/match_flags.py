@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from pathlib import Path
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.section import add_flags
-from alphazero.base.text import quoted
 from alphazero.cli.flags import (
-    add_config_flag,
     add_gpus_flag,
     add_network_flags,
     add_number,
     add_paths,
     add_weights_flag,
 )
-from alphazero.cli.playing.players import ENGINE, MOST_BATCH, RULES, key_values
+from alphazero.cli.playing.players import LIMITS, NODES, key_values
 from alphazero.games.registry import get_game
 from alphazero.play.matches import openings
 from alphazero.play.matches.game import Adjudication, DrawRule, ResignRule
-from alphazero.play.matches.limits import MARGIN_S, MOST_CLOCK_S, Limit, TimeControl, whole_number
+from alphazero.play.matches.limits import MARGIN_S, MOST_CLOCK_S
 from alphazero.play.matches.match import ENGINE_TIMEOUT_S, SYZYGY
 from alphazero.settings.flags import count, number, seed, whole
-from alphazero.settings.self_play import MOST_GAMES, MOST_PLIES, MOST_SIMULATIONS, MOST_UNITS, SearchConfig
+from alphazero.settings.self_play import MOST_GAMES, MOST_PLIES
 
 BALANCED = "balanced"
 RANDOM_PLIES = 4  # of games without a book
@@ -48,7 +46,7 @@ def add_match_flags(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="KEY=VALUE",
         help="a further player, in fastchess's words: cmd=PROGRAM (a UCI engine), args=, dir=, "
-        "option.NAME=VALUE, or weights=W, rules=, or random, solver or mcts; name=; its limit: nodes=, "
+        "option.NAME=VALUE, or weights=W, or random, solver or mcts; name=; its limit: nodes=, "
         "depth=, tc=, st=, timemargin=; random=SHARE of its moves drawn at random",
     )
     meet = "all against each other, or the first against all others"
@@ -74,17 +72,20 @@ def add_match_flags(parser: argparse.ArgumentParser) -> None:
     )
     add_number(parser, "--rating-interval", count, "print the score every N pairs of games", 10)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_search_flags(parser)
+    add_network_flags(parser)
+    add_gpus_flag(parser)
+    add_number(parser, "--seed", seed, "seed of openings, their order, and random moves", 0)
 
 
 def _add_game_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("games", "limits apply to players without one")
-    nodes = "nodes per move (default: those of --simulations for networks)"
-    add_number(group, "--nodes", whole(1, MOST_SIMULATIONS), nodes)
-    group.add_argument("--tc", metavar="T", help="clock: [moves/]seconds[+increment], as 1+0.05 or 40/60")
-    group.add_argument("--movetime", type=number(0.001, MOST_CLOCK_S), metavar="S", help="seconds per move")
-    late = "milliseconds that a move may be late"
-    add_number(group, "--timemargin", whole(0, 10**6), late, round(1000 * MARGIN_S), metavar="MS")
+    for key, names, metavar, text in (
+        ("nodes", ["--simulations"], "N", f"nodes per move (default: {NODES} for networks and mcts)"),
+        ("tc", [], "T", "clock: [moves/]seconds[+increment], as 1+0.05 or 40/60"),
+        ("st", ["--movetime"], "S", "seconds per move"),
+        ("timemargin", [], "MS", f"milliseconds that a move may be late (default: {1000 * MARGIN_S:g})"),
+    ):
+        group.add_argument(f"--{key}", *names, type=LIMITS[key], metavar=metavar, help=text)
     drawn = f"random moves of each opening, instead of a book (default: {RANDOM_PLIES} in games but chess)"
     add_number(group, "--opening-plies", whole(0, MOST_PLIES), drawn)
     together = "games with engines side by side; all games of networks share batches"
@@ -95,9 +96,7 @@ def _add_game_flags(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=N",
         help="end games as drawn: movenumber= movecount= score= (moves, moves of both, centipawns)",
     )
-    group.add_argument(
-        "--resign", nargs="+", metavar="KEY=N", help="end games as lost: movecount= score= [twosided=true]"
-    )
+    group.add_argument("--resign", nargs="+", metavar="KEY=N", help="end games as lost: movecount= score=")
     most = "end games as drawn after N moves of both sides"
     add_number(group, "--maxmoves", whole(1, MOST_PLIES), most, 256)
     known = "end games of chess with the result that the Syzygy tablebases of DIR know (several: DIR:DIR)"
@@ -115,56 +114,25 @@ def add_book_flags(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--plies", whole(0, MOST_PLIES), "plies of a PGN book")
 
 
-def add_search_flags(parser: argparse.ArgumentParser) -> None:
-    """How networks search in this process, and the seed."""
-    parser.add_argument(
-        "--rules",
-        choices=RULES,
-        default=ENGINE,
-        help="how networks search to a number of nodes: as `alphazero uci` (default), or as self-play, "
-        "with the settings of [search]",
-    )
-    add_config_flag(parser)
-    add_network_flags(parser)
-    add_gpus_flag(parser)
-    size = f"positions per evaluation of the network (default: by the games at a time, at most {MOST_BATCH})"
-    add_number(parser, "--batch-size", whole(1, MOST_UNITS), size)
-    add_number(parser, "--seed", seed, "seed of openings, their order, and random moves", 0)
-    add_flags(parser, {"search": SearchConfig})
-
-
-def limit_of(args: argparse.Namespace) -> Limit:
-    """The limit of players without one."""
-    return Limit(
-        nodes=args.nodes,
-        move_time_s=args.movetime,
-        control=TimeControl.parse(args.tc, "--tc") if args.tc is not None else None,
-        margin_s=args.timemargin / 1000,
-    )
+def require_even(games: int) -> None:
+    """Raise ConfigError for an odd --games."""
+    if games % 2:
+        raise ConfigError(f"--games {games}: expected an even number, as each opening is played twice")
 
 
 def rules_of(args: argparse.Namespace) -> Adjudication:
     """When games end early. Raises ConfigError."""
-    draw = resign = None
-    if args.draw:
-        draw = DrawRule(**_numbers(args.draw, "--draw", "movenumber", "movecount", "score"))
-    if args.resign:
-        twosided = [word for word in args.resign if word.startswith("twosided=")]
-        words = [word for word in args.resign if word not in twosided]
-        value = key_values(twosided, ("twosided",), "--resign").get("twosided", "false")
-        if value not in ("true", "false"):
-            raise ConfigError(f"--resign twosided={quoted(value)}: expected true or false")
-        resign = ResignRule(**_numbers(words, "--resign", "movecount", "score"), twosided=value == "true")
+    draw = DrawRule(**_numbers(args.draw, "--draw", DrawRule)) if args.draw else None
+    resign = ResignRule(**_numbers(args.resign, "--resign", ResignRule)) if args.resign else None
     return Adjudication(draw, resign, 2 * args.maxmoves, args.syzygy)
 
 
-def _numbers(words: list[str], flag: str, *names: str) -> dict[str, int]:
-    values = key_values(words, names, flag)
-    if missing := [name for name in names if name not in values]:
+def _numbers(words: list[str], flag: str, rule: type[DrawRule] | type[ResignRule]) -> dict[str, int]:
+    kinds = {entry.name: whole(0, MOST_CENTIPAWNS) for entry in fields(rule)}
+    values = key_values(words, kinds, flag)
+    if missing := [name for name in kinds if name not in values]:
         raise ConfigError(f"{flag} {' '.join(words)}: expected {missing[0]}= as well")
-    return {
-        name: whole_number(value, f"{flag} {name}=", 0, MOST_CENTIPAWNS) for name, value in values.items()
-    }
+    return values
 
 
 def openings_of(args: argparse.Namespace, game: str) -> list[openings.Opening]:

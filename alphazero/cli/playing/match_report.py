@@ -15,9 +15,7 @@ from alphazero.measure.match import Scoreboard
 from alphazero.measure.rating import Rating, ratings
 from alphazero.play.matches.game import Ending, FinishedGame
 from alphazero.play.matches.limits import clock_text
-from alphazero.play.matches.match import Arena
 from alphazero.play.matches.record import RESULTS
-from alphazero.search.metered import Speed
 
 
 class MatchReport:
@@ -33,7 +31,6 @@ class MatchReport:
     ) -> None:
         """games: of the whole match. interval: pairs between two lines of the score. before: games played."""
         self.board = Scoreboard()
-        self.arena: Arena | None = None  # whose speed the result shows
         self._names = names
         self._games = games
         self._test = test
@@ -73,12 +70,11 @@ class MatchReport:
         return sum(self.score.pairs) // self._interval if len(self._names) == 2 else 0
 
     def _game_line(self, game: FinishedGame) -> str:
-        """Result, score of the two, and time left; Elo where their games so far make complete pairs."""
+        """Result, score of the two, and time left."""
         pairing = game.pairing
         low, high = sorted((pairing.first, pairing.second))
         first, second = self._names[pairing.first], self._names[pairing.second]
-        points, score = self.board.points(low, high), self.board.score(low, high)
-        elo = f", {_elo_text(score)}" if score.games == points.games else ""
+        points = self.board.points(low, high)
         hours = (time.monotonic() - self._started_s) / 3600
         rate = (self.board.games - self._before) / max(hours, 1e-9)
         left = self._games - self.board.games
@@ -86,14 +82,14 @@ class MatchReport:
         return (
             f"Game {pairing.number} of {self._games} ({first} vs {second}): {RESULTS[game.points]} "
             f"{{{game.reason}}}, {counted(game.plies, 'ply', 'plies')}; "
-            f"{self._names[low]} {_points_text(points)}{elo}; {rate:,.0f} games/h"
+            f"{self._names[low]} {_points_text(points)}; {rate:,.0f} games/h"
             + (f", {at_most}{clock_text(3600 * left / rate)} left" if left else "")
         )
 
     def to_text(self) -> str:
         """The result for people."""
         lines = self._tournament_lines() if len(self._names) > 2 else self._lines_of_two()
-        return "\n".join([*lines, *self._failures(), *([str(self._speed)] if self._speed else [])])
+        return "\n".join([*lines, *self._failures()])
 
     def to_json(self) -> str:
         """The result for programs. pairs: how many gave 0, 1/2, 1, 3/2 and 2 points."""
@@ -122,16 +118,11 @@ class MatchReport:
                 "bounds": self._test.bounds,
                 "decision": self._test.decide(self.score.pairs),
             }
-        return json.dumps({**report, "speed": asdict(self._speed) if self._speed else None})
+        return json.dumps(report)
 
     def _lines_of_two(self) -> Iterator[str]:
         score, (first, second) = self.score, self._names
-        yield (
-            f"{first} against {second}: +{score.wins} ={score.draws} -{score.losses}, "
-            f"{score.share:.1%} of the points in {counted(sum(score.pairs), 'pair')}"
-        )
-        yield f"{_elo_text(score)}, likelihood of superiority {score.elo().superiority:.1%}"
-        yield f"{_nelo_text(score)}, Ptnml(0-2): {list(score.pairs)}"
+        yield f"{first} against {second}: {score_line(score)}"
         if (test := self._test) is not None:
             yield sprt_line(test, score)
             yield {
@@ -142,12 +133,6 @@ class MatchReport:
         if left := self.board.games - score.games:
             why = "after the decision" if self.is_decided else "whose pairs, or earlier ones, are incomplete"
             yield f"({counted(left, 'game')} {why} not counted)"
-
-    @property
-    def _speed(self) -> Speed | None:
-        """Of the games played now."""
-        played = self.board.games - self._before
-        return Speed.of(played, self.arena.efforts) if self.arena is not None and played else None
 
     def _ratings(self) -> list[Rating]:
         return ratings(len(self._names), {met: self.board.score(*met) for met in self.board.met})
@@ -178,26 +163,14 @@ def _points_text(score: MatchScore) -> str:
     return f"+{score.wins} ={score.draws} -{score.losses} ({score.share:.1%})"
 
 
-def _elo_text(score: MatchScore) -> str:
-    """Elo +17.4 (95 %: -75.0 to +112.3)."""
-    estimate = score.elo()
-    elo, low, high = (signed(value, 1) for value in (estimate.elo, estimate.low, estimate.high))
-    return f"Elo {elo} (95 %: {low} to {high})"
-
-
-def _nelo_text(score: MatchScore) -> str:
-    """nElo +23.5 +/- 152.3."""
-    normalized = score.normalized_elo()
-    return (
-        "nElo unknown" if normalized is None else f"nElo {signed(normalized[0], 1)} +/- {normalized[1]:.1f}"
-    )
-
-
 def score_line(score: MatchScore) -> str:
     """All figures of complete pairs."""
+    estimate, normalized = score.elo(), score.normalized_elo()
+    elo, low, high = (signed(value, 1) for value in (estimate.elo, estimate.low, estimate.high))
+    nelo = "unknown" if normalized is None else f"{signed(normalized[0], 1)} +/- {normalized[1]:.1f}"
     return (
         f"{counted(score.games, 'game')} in {counted(sum(score.pairs), 'pair')}: {_points_text(score)}, "
-        f"{_elo_text(score)}, {_nelo_text(score)}, LOS {score.elo().superiority:.1%}, "
+        f"Elo {elo} (95 %: {low} to {high}), nElo {nelo}, LOS {estimate.superiority:.1%}, "
         f"Ptnml(0-2) {list(score.pairs)}"
     )
 

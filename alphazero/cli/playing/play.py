@@ -15,17 +15,17 @@ from alphazero.base.text import escaped
 from alphazero.cli.flags import add_device_flag, add_number, add_paths, add_weights_flag, network_of
 from alphazero.games.notation import split_moves
 from alphazero.games.registry import make_line
-from alphazero.play.search_text import add_screen_flags, style_of
+from alphazero.play.search_text import style_of_terminal
+from alphazero.play.session import SIDES, PlaySession, require_chess
 from alphazero.run.find import NETWORK
 from alphazero.search.tree_search import SearchLimits
-from alphazero.settings.flags import seconds, seed, whole
+from alphazero.settings.flags import seconds, whole
 from alphazero.settings.self_play import MOST_SIMULATIONS
 
 if TYPE_CHECKING:
     from alphazero.play.net import Net
 
 DEFAULT_SIMULATIONS = 400
-SIDES = ("first", "second", "white", "black", "x", "o", "random")
 INTERRUPTED = 130  # 128 + SIGINT
 
 
@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--side",
         choices=SIDES,
         default="first",
-        help="your side: first (white, x), second (black, o) or random (default: first)",
+        help="your side: first (white), second (black) or random (default: first)",
     )
     strength = parser.add_mutually_exclusive_group()
     add_number(
@@ -55,7 +55,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="moves already played, in chess as SAN or UCI: 1. e4 e7e5 2. Nf3 ...",
     )
     add_paths(parser, "--pgn", "append every game to this PGN file (chess)")
-    parser.add_argument("--seed", type=seed, metavar="N", help="seed of --side random")
     parser.add_argument(
         "--browser",
         action="store_true",
@@ -68,16 +67,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with --browser: watch the network play this one, which is given as --weights",
     )
     add_device_flag(parser)
-    add_screen_flags(parser)
+    parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
 
 
 def run(args: argparse.Namespace) -> int:
     """Play until `quit`, Ctrl-D or Ctrl-C."""
     from alphazero.play.net import load
-    from alphazero.play.session import SIDE_WORDS, PlaySession, require_chess
 
-    if args.seed is not None and args.side != "random":
-        raise ConfigError(f"--seed: only with --side random; the side is {args.side}")
     if not args.browser and (args.port or args.against):
         raise ConfigError(f"{'--port' if args.port else '--against'}: only with --browser")
     args.weights = network_of(args)
@@ -91,15 +87,14 @@ def run(args: argparse.Namespace) -> int:
     print(escaped(f"{net.source}: {shape} (help lists the commands)"))
     session = PlaySession(
         net,
-        style_of(args),
+        style_of_terminal(ascii_only=args.ascii),
         read_line,
         partial(print, flush=True),
-        side=SIDE_WORDS.get(args.side, args.side),
+        side=SIDES[args.side],
         limits=_limits(args),
         start=args.fen,
         moves=moves,
         pgn=args.pgn,
-        seed=args.seed,
     )
     try:
         session.run()
@@ -117,7 +112,6 @@ def _limits(args: argparse.Namespace) -> SearchLimits:
 def _serve(args: argparse.Namespace, net: Net, moves: tuple[str, ...]) -> int:
     """Serve the page until Ctrl-C."""
     from alphazero.play.net import load
-    from alphazero.play.session import SIDE_WORDS
     from alphazero.show.play_page.answers import GameAnswers
     from alphazero.show.play_page.page import WATCH, play_page
     from alphazero.show.play_page.server import PlayServer
@@ -125,14 +119,14 @@ def _serve(args: argparse.Namespace, net: Net, moves: tuple[str, ...]) -> int:
     if args.pgn is not None:
         raise ConfigError("--pgn: with --browser the page has a button for it")
     nets = [net]
-    side = SIDE_WORDS.get(args.side, args.side)
+    side = SIDES[args.side]
     if args.against is not None:
         other = load(args.against, device=args.device, flag="--against")
         if other.game != net.game:
             raise ConfigError(f"--against {args.against}: plays {other.game}; expected {net.game}")
         nets, side = [net, other], WATCH
     elif side == "random":
-        side = random.Random(args.seed).choice(("first", "second"))
+        side = random.choice(("first", "second"))
     board = net.board(args.fen, moves)
     names = [Path(one.source).name for one in nets]
     page = play_page(net.game, names, side, _limits(args), args.fen, board.moves)

@@ -7,34 +7,29 @@ import hashlib
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import sha256_of
-from alphazero.base.section import flag_of, values_of_flags
 from alphazero.base.text import one_of, quoted, shortened
 from alphazero.cli.flags import device_of, make_solver
-from alphazero.games.registry import CHESS
+from alphazero.games.registry import CHESS, read_game
 from alphazero.machine.environment import START
-from alphazero.play.matches.limits import Limit, TimeControl, seconds, whole_number
+from alphazero.play.matches.limits import MARGIN_S, MOST_CLOCK_S, Limit, TimeControl
 from alphazero.play.matches.players import (
     SOLVED_GAME,
-    Decide,
     Player,
     decisions_of,
     engine_decisions,
     engine_trees,
     mcts_player,
-    search_decisions,
     solver_decisions,
 )
-from alphazero.search.metered import Meter, MeteredEvaluator
-from alphazero.settings.load import Config, load_config
-from alphazero.settings.self_play import SearchConfig
+from alphazero.settings.flags import number, whole
 
 if TYPE_CHECKING:
     import torch
@@ -42,72 +37,122 @@ if TYPE_CHECKING:
     from alphazero.network.model.resnet import AlphaZeroNet
 
 RANDOM, SOLVER, MCTS = "random", "solver", "mcts"  # mcts: tree search with random playouts
-ENGINE, SELF_PLAY = "engine", "selfplay"
-RULES = (ENGINE, SELF_PLAY)
-LIMITS = ("nodes", "depth", "tc", "st", "timemargin")
-KEYS = ("name", "cmd", "args", "dir", "weights", "rules", "proto", "random", *LIMITS)
 OPTION = "option."
+NODES = 800  # a move, of searches without a limit
+MOST_NODES = 10**15
+# Reads a value. Raises argparse.ArgumentTypeError.
+Kind = Callable[[str], Any]
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text as a shell divides them, without anything else that a shell does."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        expected = "expected words, quoted where needed"
+        raise argparse.ArgumentTypeError(f"{quoted(text)}: {error}; {expected}") from error
+
+
+def _checked(is_right: Callable[[str], bool], expected: str) -> Kind:
+    def read(text: str) -> str:
+        if not is_right(text):
+            raise argparse.ArgumentTypeError(f"{quoted(text)}: expected {expected}")
+        return text
+
+    return read
+
+
+LIMITS: Mapping[str, Kind] = {
+    "nodes": whole(1, MOST_NODES),
+    "depth": whole(1, 1000),
+    "tc": TimeControl.parse,
+    "st": number(0.001, MOST_CLOCK_S),
+    "timemargin": whole(0, 10**6),
+}
+KEYS: Mapping[str, Kind] = {
+    "name": _checked(
+        lambda text: bool(text) and text.isprintable(), "a name on one line, without control characters"
+    ),
+    "cmd": lambda text: [text] if Path(text).is_file() else words_of(text),
+    "args": words_of,
+    "dir": _checked(lambda text: Path(text).is_dir(), "a directory"),
+    "weights": str,
+    "proto": _checked(lambda text: text == "uci", "uci"),
+    "random": number(0, 1),
+    **LIMITS,
+}
+
+
+def key_values(words: Sequence[str], kinds: Mapping[str, Kind], flag: str) -> dict[str, Any]:
+    """key=value words, each read as its key wants. Raises ConfigError."""
+    values: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals:
+            raise ConfigError(f"{flag} {quoted(word)}: expected key=value")
+        if key not in kinds:
+            raise ConfigError(f"{flag} {quoted(word)}: unknown key; {one_of(key, kinds)}")
+        if key in values:
+            raise ConfigError(f"{flag} {quoted(word)}: {key}= is given twice")
+        try:
+            values[key] = kinds[key](text)
+        except argparse.ArgumentTypeError as error:
+            raise ConfigError(f"{flag} {key}={error}") from None
+    return values
 
 
 def read_player(words: Sequence[str], flag: str) -> Player:
     """A player from its words, or from one text of several. Raises ConfigError."""
     if len(words) == 1 and "=" in words[0] and not Path(words[0]).exists():
-        words = _split(words[0], flag)
+        try:
+            words = words_of(words[0])
+        except argparse.ArgumentTypeError as error:
+            raise ConfigError(f"{flag} {error}") from None
     bare = "" if not words or _is_pair(words[0]) else words[0]
-    values, options = _pairs(words[1:] if bare else words, flag)
-    name, cmd = values.get("name"), values.get("cmd", "")
-    if name is not None and not (name and name.isprintable()):
-        raise ConfigError(
-            f"{flag} name={quoted(name)}: expected a name on one line, without control characters"
-        )
-    weights = values.get("weights", "")
-    place = shortened(f"{flag} {name or bare or cmd or weights}".rstrip())
-    if [bool(bare), bool(cmd), bool(weights)].count(True) != 1:
+    pairs = words[1:] if bare else words
+    values = key_values([word for word in pairs if not word.startswith(OPTION)], KEYS, flag)
+    options = {}
+    for word in pairs:
+        name, equals, value = word.removeprefix(OPTION).partition("=")
+        if word.startswith(OPTION):
+            if not name or not equals:
+                raise ConfigError(f"{flag} {quoted(word)}: expected {OPTION}NAME=VALUE")
+            options[name] = value
+    command, weights = values.get("cmd", []), values.get("weights", bare).rstrip("/")
+    name = values.get("name") or (Path(command[0]).name if command else weights)
+    place = shortened(f"{flag} {name}".rstrip())
+    if [bool(bare), bool(command), "weights" in values].count(True) != 1:
         raise ConfigError(f"{place}: expected one of cmd=PROGRAM, weights=W, {RANDOM}, {SOLVER} and {MCTS}")
-    if (share := seconds(values.get("random", "0"), f"{place}, random=")) > 1:
-        raise ConfigError(f"{place}, random={quoted(values['random'])}: expected a share from 0 to 1")
-    player = Player(name or "", flag=place, limit=_limit(values, place), random_share=share)
-    if cmd:
-        command = [cmd] if Path(cmd).is_file() else _split(cmd, f"{place}, cmd=")
-        if not command:
-            raise ConfigError(f"{place}, cmd=: expected a program")
+    limit = limit_of(values)
+    if not limit.is_any and (extra := [key for key in ("tc", "timemargin") if key in values]):
+        raise ConfigError(f"{place}, {extra[0]}=: expected nodes=, depth=, st= or a clock as well")
+    player = Player(name, flag=place, limit=limit, random_share=values.get("random", 0.0))
+    if command:
+        command = (*command, *values.get("args", []))
         directory = values.get("dir", "")
-        if directory and not Path(directory).is_dir():
-            raise ConfigError(f"{place}, dir={quoted(directory)}: expected a directory")
-        command += _split(values.get("args", ""), f"{place}, args=")
-        return replace(
-            player,
-            name=name or Path(command[0]).name,
-            kind="engine",
-            command=tuple(command),
-            directory=directory,
-            options=options,
-        )
+        return replace(player, kind="engine", command=command, directory=directory, options=options)
     if of_engines := [key for key in ("args", "dir") if key in values] + [OPTION + key for key in options]:
         raise ConfigError(f"{place}, {of_engines[0]}: expected only with cmd=PROGRAM")
-    kind = bare if bare in (RANDOM, SOLVER, MCTS) else "weights"
-    rules, weights = values.get("rules", ""), weights or bare
-    if rules and (kind != "weights" or rules not in RULES):
-        raise ConfigError(f"{place}, rules={quoted(rules)}: expected {ENGINE} or {SELF_PLAY} with weights")
-    name = name or weights.rstrip("/")
-    return replace(player, name=name, kind=kind, weights=weights if kind == "weights" else "", rules=rules)
+    if bare in (RANDOM, SOLVER, MCTS):
+        return replace(player, kind=bare)
+    return replace(player, kind="weights", weights=weights)
 
 
-def _limit(values: dict[str, str], place: str) -> Limit:
-    """Of a player's words, which may name none."""
-    limit = Limit(
-        nodes=whole_number(values["nodes"], f"{place}, nodes=") if "nodes" in values else None,
-        depth=whole_number(values["depth"], f"{place}, depth=") if "depth" in values else None,
-        move_time_s=seconds(values["st"], f"{place}, st=") if "st" in values else None,
-        control=TimeControl.parse(values["tc"], f"{place}, tc=") if "tc" in values else None,
+def limit_of(values: Mapping[str, Any]) -> Limit:
+    """Of these, by the keys of LIMITS, which may name none."""
+    margin = values.get("timemargin")
+    return Limit(
+        values.get("nodes"),
+        values.get("depth"),
+        values.get("st"),
+        values.get("tc"),
+        MARGIN_S if margin is None else margin / 1000,
     )
-    if "tc" in values and not limit.is_any:
-        raise ConfigError(f"{place}, tc={values['tc']}: expected nodes=, depth= or st= as well")
-    if "timemargin" not in values:
-        return limit
-    if not limit.is_any:
-        raise ConfigError(f"{place}, timemargin=: expected only with tc= or st=")
-    return replace(limit, margin_s=seconds(values["timemargin"], f"{place}, timemargin=", 0.001))
+
+
+def _is_pair(word: str) -> bool:
+    key, equals, _ = word.partition("=")
+    return bool(equals) and (key.startswith(OPTION) or key.isalpha()) and not Path(word).exists()
 
 
 def with_own_names(players: Sequence[Player]) -> list[Player]:
@@ -123,95 +168,25 @@ def with_own_names(players: Sequence[Player]) -> list[Player]:
     return [replace(player, name=name) for player, name in zip(players, names, strict=True)]
 
 
-def key_values(words: Sequence[str], known: Sequence[str], flag: str) -> dict[str, str]:
-    """key=value words. Raises ConfigError for other words and unknown keys."""
-    values: dict[str, str] = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if not equals:
-            raise ConfigError(f"{flag} {quoted(word)}: expected key=value")
-        if key not in known:
-            raise ConfigError(f"{flag} {quoted(word)}: unknown key; {one_of(key, known)}")
-        if key in values:
-            raise ConfigError(f"{flag} {quoted(word)}: {key}= is given twice")
-        values[key] = value
-    return values
-
-
-def _is_pair(word: str) -> bool:
-    key, equals, _ = word.partition("=")
-    return bool(equals) and (key.startswith(OPTION) or key.isalpha()) and not Path(word).exists()
-
-
-def _pairs(words: Sequence[str], flag: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The keys with their values, and the engine's options with theirs."""
-    options = {}
-    for word in words:
-        name, equals, value = word.removeprefix(OPTION).partition("=")
-        if word.startswith(OPTION):
-            if not name or not equals:
-                raise ConfigError(f"{flag} {quoted(word)}: expected {OPTION}NAME=VALUE")
-            options[name] = value
-    values = key_values([word for word in words if not word.startswith(OPTION)], KEYS, flag)
-    if values.get("proto", "uci") != "uci":
-        raise ConfigError(f"{flag} proto={quoted(values['proto'])}: expected uci")
-    return values, options
-
-
-def _split(text: str, flag: str) -> list[str]:
-    """The words of a text as a shell divides them, without anything else that a shell does."""
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise ConfigError(f"{flag} {quoted(text)}: {error}; expected words, quoted where needed") from error
-
-
-def checksums_of(weights: str) -> dict[str, int]:
-    """Of every tensor of a network, in whatever file."""
-    from alphazero.network.weights.open_network import open_weights
-    from alphazero.training.ranks.exchange import checksums
-
-    return checksums(open_weights(weights).state_dict.items())
-
-
-# Settings of [search] for the games of self-play alone.
-OF_SELF_PLAY = {"noise_epsilon", "dirichlet_alpha", "forced_playouts"}
 SOLVER_TABLE_MIB = 256
-MOST_BATCH = 64  # of positions, unless another is given
 
 
 class Lineup:
-    """Makes the players of one command ready; a network that plays twice is loaded once."""
+    """Makes the players of one command ready; a network that plays twice is loaded once.
 
-    def __init__(self, args: argparse.Namespace, limit: Limit, games: int, *, on_cpu: bool = False) -> None:
-        """limit: of players without one. games: side by side. on_cpu: whatever --device."""
-        flags = values_of_flags(SearchConfig, vars(args))
-        if other := sorted(flags.keys() & OF_SELF_PLAY):
-            raise ConfigError(
-                f"{flag_of(other[0])}: only for games of self-play; players of a match search without noise"
-            )
-        if args.rules == ENGINE and (other := sorted(flags.keys() - {"simulations"})):
-            raise ConfigError(
-                f"{flag_of(other[0])}: a setting of self-play's rules; expected --rules {SELF_PLAY} with it"
-            )
-        if limit.nodes is not None and "simulations" in flags:
-            raise ConfigError(
-                f"--nodes {limit.nodes} and --simulations {flags['simulations']}: expected one of the two"
-            )
-        named = {"game": args.game_file} if "game_file" in args else {}  # --game: of players without weights
-        self.config: Config = load_config(args.config, {**flags, **named, "noise_epsilon": "0"})
-        self.meter = Meter()  # of all evaluations
+    checksums: of every tensor of a network, in whatever file.
+    """
+
+    def __init__(self, args: argparse.Namespace, limit: Limit, *, on_cpu: bool = False) -> None:
+        """limit: of players without one. on_cpu: whatever --device."""
         self._args = args
         self._limit = limit
-        # Half of the games unless it is given, as they are searched in two groups by turns.
-        self._batch_size = args.batch_size or max(1, min(MOST_BATCH, -(-games // 2)))
         self._on_cpu = on_cpu
         self._networks: dict[str, AlphaZeroNet] = {}
-        self._evaluators: dict[str, MeteredEvaluator] = {}
-        self.checksums = cache(checksums_of)
+        self.checksums = cache(self._checksums)
 
     def settled(self, player: Player) -> Player:
-        """With the limit and the rules that it plays by, and the program that plays for it.
+        """With the limit that it plays by, and the program that plays for it.
 
         That is `alphazero uci` for a network by a clock or to a depth. Raises ConfigError.
         """
@@ -227,8 +202,8 @@ class Lineup:
             command = (sys.executable, START, "uci", "--weights", player.weights, *network)
         if not command:
             searches = player.kind in ("weights", MCTS)
-            limit = Limit(nodes=(limit.nodes or self.config.search.simulations) if searches else None)
-        return replace(player, limit=limit, command=command, rules=player.rules or self._args.rules)
+            limit = Limit(nodes=(limit.nodes or NODES) if searches else None)
+        return replace(player, limit=limit, command=command)
 
     def game_of(self, players: Sequence[Player]) -> str:
         """The game of all players, which are settled. Raises ConfigError where they play different ones."""
@@ -243,7 +218,8 @@ class Lineup:
         if len(found) > 1:
             (game, player), (other, second), *_ = found.items()
             raise ConfigError(f"{second.flag}: plays {other}, {player.name} plays {game}")
-        return next(iter(found), self.config.network.game)
+        named = getattr(self._args, "game_file", None)  # --game: of players without weights
+        return next(iter(found), read_game("--game", named) if named else CHESS)
 
     def ready(self, player: Player) -> Player:
         """The settled player, ready to play. Raises ConfigError."""
@@ -256,11 +232,15 @@ class Lineup:
         assert player.limit.nodes is not None
         if player.kind == MCTS:
             return replace(player, decide=decisions_of(mcts_player(player.limit.nodes, self._args.seed)))
-        if player.rules == SELF_PLAY:
-            return replace(player, decide=self._search(player, player.limit.nodes))
-        network, args = self._network(player), self._args
-        trees = engine_trees(network, self._device, args.precision, self.meter, args.batch_size or 0)
+        trees = engine_trees(self._network(player), self._device, self._args.precision)
         return replace(player, decide=engine_decisions(trees, player.limit.nodes), leave=trees.leave)
+
+    @staticmethod
+    def _checksums(weights: str) -> dict[str, int]:
+        from alphazero.network.weights.open_network import open_weights
+        from alphazero.training.ranks.exchange import checksums
+
+        return checksums(open_weights(weights).state_dict.items())
 
     def digest(self, player: Player) -> str:
         """Of the network or program that plays; "" for players of this program."""
@@ -270,23 +250,6 @@ class Lineup:
             program = shutil.which(player.command[0]) or str(Path(player.directory) / player.command[0])
             return sha256_of(Path(program)) if Path(program).is_file() else ""
         return ""
-
-    def _search(self, player: Player, simulations: int) -> Decide:
-        import torch
-
-        from alphazero.play.search_settings import search_settings
-
-        settings = search_settings(replace(self.config.search, simulations=simulations))
-        return search_decisions(self._evaluator(player), settings, num_threads=torch.get_num_threads())
-
-    def _evaluator(self, player: Player) -> MeteredEvaluator:
-        from alphazero.network.inference.evaluator import NetworkEvaluator
-
-        if player.weights not in self._evaluators:
-            network, precision = self._network(player), self._args.precision
-            evaluator = NetworkEvaluator(network, self._device, precision, self._batch_size)
-            self._evaluators[player.weights] = MeteredEvaluator(evaluator, self.meter)
-        return self._evaluators[player.weights]
 
     def _network(self, player: Player) -> AlphaZeroNet:
         from alphazero.network.weights.open_network import open_network

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,10 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.log import Work
 from alphazero.base.section import flag_of
 from alphazero.base.text import counted, table
-from alphazero.cli.flags import add_number, add_paths, add_weights_flag, networks_of
-from alphazero.cli.playing.match import arena_of, check_concurrency, play_for
-from alphazero.cli.playing.match_flags import RANDOM_PLIES, add_book_flags, add_search_flags, book_of
-from alphazero.cli.playing.players import Lineup
+from alphazero.cli.flags import add_network_flags, add_number, add_paths, add_weights_flag, networks_of
+from alphazero.cli.playing.match import arena_of
+from alphazero.cli.playing.match_flags import RANDOM_PLIES, add_book_flags, book_of, require_even
+from alphazero.cli.playing.players import NODES, Lineup
 from alphazero.games.registry import CHESS
 from alphazero.measure.match import Scoreboard
 from alphazero.play.matches.game import Adjudication, FinishedGame, pairings_of
@@ -27,12 +27,10 @@ from alphazero.play.matches.limits import Limit
 from alphazero.play.matches.match import Arena, MatchPlan
 from alphazero.play.matches.openings import Opening, random_openings
 from alphazero.play.matches.players import Player
-from alphazero.play.workers import Place, Worker, find_places
 from alphazero.run.checkpoint_files import checkpoints_in, step_of
 from alphazero.run.directory import RunDirectory
-from alphazero.search.metered import Speed
-from alphazero.settings.flags import count, number, whole
-from alphazero.settings.self_play import MOST_GAMES
+from alphazero.settings.flags import count, number, seed, whole
+from alphazero.settings.self_play import MOST_GAMES, MOST_SIMULATIONS
 from alphazero.show.console import Console
 
 if TYPE_CHECKING:
@@ -60,75 +58,61 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--games", whole(2, MOST_GAMES), "most games of each network, an even number", 200)
     enough = "stop when the 95 %% interval is at most this wide"
     add_number(parser, "--width", number(1, 10_000), enough, 100.0, metavar="ELO")
+    add_number(parser, "--simulations", whole(1, MOST_SIMULATIONS), "simulations per move", NODES)
     networks = "directory of the ladder's networks, maia-1100.pb.gz and maia-1500.pb.gz (chess)"
     add_paths(parser, "--ladder", networks, "DIR")
     add_number(parser, "--concurrency", whole(1, 1024), "games with Stockfish side by side", 8)
     add_book_flags(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_search_flags(parser)
+    add_network_flags(parser)
+    add_number(parser, "--seed", seed, "seed of openings, their order, and random moves", 0)
 
 
 def run(args: argparse.Namespace) -> int:
     """Rate, print a table."""
     args.weights = networks_of(args)
-    if args.games % 2:
-        raise ConfigError(f"--games {args.games}: expected an even number, as each opening is played twice")
+    require_even(args.games)
     if args.ladder is not None and not args.ladder.is_dir():
         raise ConfigError(f"--ladder {args.ladder}: expected a directory of networks")
 
+    from alphazero.measure.ladder import published_ladder
     from alphazero.measure.rating import keep_rating, mark_best_rated
 
-    places = find_places(args.gpus, args.device)
-    lineup = lineup_of(args, on_cpu=bool(places))
-    networks = list(networks_to_rate(args, lineup))
-    game = lineup.game_of([networks[0].player])
-    ladder = ladder_of_chess(args, places) if game == CHESS else None
+    lineup = Lineup(args, Limit(nodes=args.simulations))
+    networks = list(networks_to_rate(args))
+    game = lineup.game_of([weights_player(lineup, networks[0][0])])
+    ladder = None
+    if game == CHESS:
+        ladder, missing = published_ladder(args.ladder)
+        for line in missing:
+            print(line, file=sys.stderr)
     for name in OF_CHESS:
         if game != CHESS and (value := getattr(args, name)) is not None:
             raise ConfigError(f"{flag_of(name)} {value}: only for chess; this is {game}")
     found: list[dict[str, Any]] = []
     try:
-        with arena_of("rate", args, lineup, places) as arena, closing(Console(True)) as console:
+        with arena_of(lineup) as arena, closing(Console(True)) as console:
             rater = Rater(args, lineup, game, arena, console)
             ladder = ladder or rater.estimated_ladder()
-            for network in networks:
-                start = found[-1]["elo"] if found and network.run else None
-                found.append(rater.rate(network, ladder, start))
-                if network.run is not None:
-                    keep_rating(network.run, found[-1])
+            for weights, run in networks:
+                start = found[-1]["elo"] if found and run else None
+                step = None if run is None else step_of(Path(weights))
+                found.append({**rater.rate(weights, ladder, start), "step": step})
+                if run is not None:
+                    keep_rating(run, found[-1])
     finally:  # those that were rated before an error or a signal as well
         if found:
             assert ladder is not None
             print(json.dumps(found) if args.json else "\n".join(table_of(found, ladder)), flush=True)
-    print(Speed.of(rater.games, arena.efforts), file=sys.stderr)
-    for run in dict.fromkeys(network.run for network in networks if network.run is not None):
-        if (best := mark_best_rated(run)) is not None:
+    for run in dict.fromkeys(run for _, run in networks):
+        if run is not None and (best := mark_best_rated(run)) is not None:
             print(f"{run}@best-elo is {best[0].name} ({round(best[1])})", file=sys.stderr)
     return 0
 
 
-def work(args: argparse.Namespace, worker: Worker) -> None:
-    """A worker of this command: some of the pairs."""
-    play_for(worker, lineup_of(args))
-
-
-def lineup_of(args: argparse.Namespace, *, on_cpu: bool = False) -> Lineup:
-    """What makes the players ready, the same in each process. on_cpu: of the parent of workers."""
-    from alphazero.measure.rating import PAIRS_AT_ONCE
-
-    return Lineup(args, Limit(), 2 * PAIRS_AT_ONCE, on_cpu=on_cpu)
-
-
-def ladder_of_chess(args: argparse.Namespace, places: Sequence[Place]) -> Ladder:
-    """The published ladder; says what this machine lacks of it. Raises ConfigError."""
-    from alphazero.measure.ladder import published_ladder
-
-    ladder, missing = published_ladder(args.ladder)
-    for line in missing:
-        print(line, file=sys.stderr)
-    if any(rung.player.command for rung in ladder.rungs):
-        check_concurrency(args, places)
-    return ladder
+def weights_player(lineup: Lineup, weights: str) -> Player:
+    """The player of a network, settled."""
+    return lineup.settled(Player(weights, "weights", weights, weights))
 
 
 def openings_in(game: str, args: argparse.Namespace) -> list[Opening]:
@@ -145,31 +129,18 @@ def openings_in(game: str, args: argparse.Namespace) -> list[Opening]:
     return found
 
 
-@dataclass(frozen=True)
-class RatedNetwork:
-    """A network to rate. run, step: of a checkpoint of a run whose ratings are kept."""
-
-    player: Player
-    run: Path | None = None
-    step: int | None = None
-
-
-def networks_to_rate(args: argparse.Namespace, lineup: Lineup) -> Iterator[RatedNetwork]:
-    """In order. Raises ConfigError for a run without checkpoints."""
-
-    def player(weights: str) -> Player:
-        return lineup.settled(Player(weights, "weights", weights, weights))
-
+def networks_to_rate(args: argparse.Namespace) -> Iterator[tuple[str, Path | None]]:
+    """Weights, and the run whose checkpoint they are, if its ratings are kept. Raises ConfigError."""
     for name in args.weights:
         if args.checkpoints is None:
-            yield RatedNetwork(player(name))
+            yield name, None
             continue
         directory = RunDirectory(Path(name)).checkpoints
         found = checkpoints_in(directory) if directory.is_dir() else []
         if not found:
             raise ConfigError(f"{name}: no checkpoints found; --checkpoints expects the directory of a run")
         for path in found[:: args.checkpoints]:
-            yield RatedNetwork(player(str(path)), Path(name), step_of(path))
+            yield str(path), Path(name)
 
 
 class Rater:
@@ -181,7 +152,6 @@ class Rater:
         self._args, self._lineup, self._game = args, lineup, game
         self._arena, self._console = arena, console
         self._openings = openings_in(game, args)
-        self.games = 0  # played so far
 
     def estimated_ladder(self) -> Ladder:
         """That of a game other than chess; games that it lacks are played."""
@@ -194,12 +164,11 @@ class Rater:
             self._console.say(line)
         return ladder
 
-    def rate(self, network: RatedNetwork, ladder: Ladder, start: float | None) -> dict[str, Any]:
+    def rate(self, weights: str, ladder: Ladder, start: float | None) -> dict[str, Any]:
         """The rating as JSON. start: the first estimate."""
         from alphazero.measure.rating import rate
 
-        player, checksums = network.player, self._lineup.checksums
-        weights = player.weights
+        player, checksums = weights_player(self._lineup, weights), self._lineup.checksums
         if (game := self._lineup.game_of([player])) != self._game:
             raise ConfigError(f"{weights}: plays {game}; expected {self._game}, as the ladder is")
         rungs = [  # without the network itself, in whatever file
@@ -232,9 +201,7 @@ class Rater:
             "game": self._game,
             "ladder": ladder.digest,
             "weights": weights,
-            "step": network.step,
             "limit": str(player.limit),
-            "rules": self._args.rules,
             "seed": self._args.seed,
             "elo": rating.elo,
             "elo_95": [rating.low, rating.high],
@@ -249,17 +216,14 @@ class Rater:
 
         def on_game(game: FinishedGame) -> bool:
             board.add(game)
-            self.games += 1
             shown.done += 1
             return True
 
+        pairings = pairings_of(2, self._openings[first : first + pairs])
         plan = MatchPlan(
             self._game,
             (self._lineup.settled(player), self._lineup.settled(other)),
-            tuple(
-                replace(pairing, number=2 * first + pairing.number)
-                for pairing in pairings_of(2, self._openings[first : first + pairs])
-            ),
+            tuple(replace(pairing, number=2 * first + pairing.number) for pairing in pairings),
             Adjudication(max_plies=MAX_PLIES) if self._game == CHESS else Adjudication(),
             concurrency=self._args.concurrency,
             seed=self._args.seed,
@@ -274,10 +238,7 @@ def table_of(found: list[dict[str, Any]], ladder: Ladder) -> Iterator[str]:
     for rating in found:
         low, high = rating["elo_95"]
         step = "" if rating["step"] is None else f"{rating['step']:,}"
-        met = ", ".join(
-            f"{each['name']} +{each['wins']} ={each['draws']} -{each['losses']}"
-            for each in rating["opponents"]
-        )
+        met = ", ".join("{name} +{wins} ={draws} -{losses}".format(**each) for each in rating["opponents"])
         interval = f"{round(low)} to {round(high)}"
         rows.append((rating["weights"], step, str(round(rating["elo"])), interval, str(rating["games"]), met))
     yield from table(rows, "lrrrrl")

@@ -9,12 +9,11 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import AlphaZeroError, DataError
-from alphazero.base.records import from_json, to_json
 from alphazero.base.section import add_flags
 from alphazero.cli.flags import (
     add_config_flag,
@@ -30,7 +29,6 @@ from alphazero.machine.lock import only_writer
 from alphazero.play.lanes import concatenated, from_bytes, store_rows, to_bytes
 from alphazero.play.selfplay import describe, figures_of, play_first_games, tables_of
 from alphazero.play.workers import Place, Worker, Workers, find_places
-from alphazero.search.metered import Effort, Meter, MeteredEvaluator, Speed
 from alphazero.settings.flags import count, seconds
 from alphazero.settings.load import Config, load_config
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig, settled
@@ -102,14 +100,6 @@ def sole_writer(out: Path) -> Iterator[None]:
                 out.rmdir()
 
 
-@dataclass(frozen=True)
-class SelfPlayShare:
-    """Of the games numbered 0 to --games - 1, those with number mod processes == process."""
-
-    process: int
-    processes: int
-
-
 def play(args: argparse.Namespace, config: Config, places: Sequence[Place]) -> int:
     """Play until there are enough games or a signal arrives; returns the exit status."""
     from alphazero.network.weights.open_network import open_network
@@ -122,29 +112,28 @@ def play(args: argparse.Namespace, config: Config, places: Sequence[Place]) -> i
     store = GrowingStore(args.out, game)
     stop = StopRequest()
     batches: list[pa.RecordBatch] = []
+    began = time.monotonic()
 
     def keep(batch: pa.RecordBatch) -> None:
         store.append(store_rows(batch, game, config.search.algorithm, "self-play"))
         batches.append(batch)
 
-    efforts: list[Effort] = []
     try:
         with showing("self-play", args.games, "game") as work, Workers("selfplay", args, places) as workers:
             if places:
-                for effort in collect(workers, work, keep, lambda: not stop.requested):
-                    efforts.append(effort)
+                collect(workers, work, keep, lambda: not stop.requested)
             else:
 
                 def on_progress(ended: int) -> bool:
                     work.advance(ended)
                     return not stop.requested
 
-                efforts.append(play_share(args, config, network, SelfPlayShare(0, 1), keep, on_progress))
+                play_share(args, config, network, 0, 1, keep, on_progress)
     except AlphaZeroError:
         if batches:
-            report(args.out, game, concatenated(batches), efforts, as_json=args.json)
+            report(args, game, concatenated(batches), time.monotonic() - began)
         raise
-    report(args.out, game, concatenated(batches), efforts, as_json=args.json)
+    report(args, game, concatenated(batches), time.monotonic() - began)
     return 128 + stop.signal if stop.requested else 0
 
 
@@ -152,11 +141,12 @@ def play_share(
     args: argparse.Namespace,
     config: Config,
     network: AlphaZeroNet,
-    share: SelfPlayShare,
+    process: int,
+    processes: int,
     keep: Callable[[pa.RecordBatch], None],
     on_progress: Callable[[int], bool],
-) -> Effort:
-    """Play a share of the games with the network, on its device, for at most --seconds.
+) -> None:
+    """Play the games of this process, every `processes`-th one, for at most --seconds.
 
     keep gets finished games. on_progress gets their number after each batch; False ends play.
     """
@@ -165,29 +155,26 @@ def play_share(
     from alphazero.network.inference.purpose import evaluator_for_self_play
     from alphazero.play.search_settings import self_play_settings
 
-    own, device, meter = config.self_play, next(network.parameters()).device, Meter()
+    own, device = config.self_play, next(network.parameters()).device
     evaluator = evaluator_for_self_play(network, device, args.precision, own.evaluation_batch)
     started = time.monotonic()
     # This process's part of --lanes, but enough to fill two batches.
-    part = len(range(share.process, own.lanes, share.processes))
-    at_a_time = max(1, part, min(own.lanes, 2 * own.evaluation_batch))
+    part = len(range(process, own.lanes, processes))
     play_first_games(
         network.spec.name,
         self_play_settings(config.search, own, config.training.seed),
         own,
-        range(share.process, args.games, share.processes),
-        at_a_time,
-        MeteredEvaluator(evaluator, meter),
+        range(process, args.games, processes),
+        max(1, part, min(own.lanes, 2 * own.evaluation_batch)),
+        evaluator,
         tables=tables_of(own, network.spec.name),
         keep=keep,
         on_progress=lambda ended: on_progress(ended) and time.monotonic() - started < args.seconds,
         num_threads=torch.get_num_threads(),
     )
-    return Effort(meter.positions, meter.seconds, time.monotonic() - started)
 
 
-# What workers send.
-GAMES, ENDED, EFFORT = "games", "ended", "effort"
+GAMES, ENDED = "games", "ended"  # what workers send
 PROGRESS_S = 0.5
 
 
@@ -198,6 +185,7 @@ def work(args: argparse.Namespace, worker: Worker) -> None:
     config = config_of(args)
     network, _ = open_network(args.weights, device_of(args.device))
     for task in worker.tasks():
+        process, processes = json.loads(task)
         said = 0.0
 
         def keep(batch: pa.RecordBatch) -> None:
@@ -210,33 +198,30 @@ def work(args: argparse.Namespace, worker: Worker) -> None:
                 worker.reply(ENDED, str(ended))
             return not worker.is_asked_to_stop
 
-        effort = play_share(args, config, network, from_json(SelfPlayShare, task), keep, on_progress)
-        worker.reply(EFFORT, to_json(effort))
+        play_share(args, config, network, process, processes, keep, on_progress)
 
 
 def collect(
     workers: Workers, work: Work, keep: Callable[[pa.RecordBatch], None], go_on: Callable[[], bool]
-) -> Iterator[Effort]:
+) -> None:
     """Deal the games to the workers; keep what they play and show their progress."""
-    shares = [to_json(SelfPlayShare(number, len(workers))) for number in range(len(workers))]
-    ended = [0] * len(workers)
-    for reply in workers.replies(shares, go_on):
+    number = len(workers)
+    ended = [0] * number
+    for reply in workers.replies([json.dumps([own, number]) for own in range(number)], go_on):
         if reply.kind == GAMES:
             keep(from_bytes(reply.content, "games of a worker"))
-        elif reply.kind == ENDED:
+        else:
             ended[reply.worker] = int(reply.content)
             work.advance(sum(ended))
-        else:
-            yield from_json(Effort, reply.content)
 
 
-def report(out: Path, game: str, batch: pa.RecordBatch, efforts: Sequence[Effort], *, as_json: bool) -> None:
+def report(args: argparse.Namespace, game: str, batch: pa.RecordBatch, seconds: float) -> None:
     """Print figures of the games and the speed."""
-    figures = figures_of(batch, game) if batch.num_rows else {}
-    speed = Speed.of(batch.num_rows, efforts) if efforts else None  # every process was lost
-    if as_json:
-        print(json.dumps({"games": batch.num_rows, **figures, **(asdict(speed) if speed else {})}))
+    figures = figures_of(batch, game) if batch.num_rows else {"games": 0.0}
+    speed = 3600 * batch.num_rows / seconds
+    if args.json:
+        print(json.dumps({**figures, "games_per_hour": speed}))
         return
-    if figures:
+    if batch.num_rows:
         print(describe(figures))
-    print(f"{batch.num_rows} games in {out}" + (f" | {speed}" if speed else ""))
+    print(f"{batch.num_rows} games in {args.out} | {speed:,.0f} games/hour")

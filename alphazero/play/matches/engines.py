@@ -236,7 +236,7 @@ class EngineRoom:
                 if clock.limit.control is not None:
                     setattr(asked, f"{colour}_clock", clock.left_s)
                     setattr(asked, f"{colour}_inc", clock.limit.control.increment_s)
-        number, board = game.pairing.number, game.board().copy()
+        number, board = game.pairing.number, game.board()
 
         async def move() -> Decision:
             process = await self._process(player, number)

@@ -34,6 +34,10 @@ class Score:
         """Whether the score is negative for the player."""
         return self.mate <= 0 if self.mate is not None else self.cp < 0
 
+    def is_beyond(self, cp: int) -> bool:
+        """Whether it is a mate, or so many centipawns for one side."""
+        return self.mate is not None or abs(self.cp) >= cp
+
     def __str__(self) -> str:
         """As fastchess writes it in PGN: +0.35, -M5."""
         if self.mate is not None:
@@ -52,11 +56,10 @@ class DrawRule:
 
 @dataclass(frozen=True)
 class ResignRule:
-    """Lost once movecount consecutive scores of a player are -`score` or worse; twosided: both must agree."""
+    """Lost once movecount consecutive scores of a player are -`score` or worse."""
 
     movecount: int
     score: int
-    twosided: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,6 @@ class Adjudicator:
         self._draw, self._resign = rules.draw, rules.resign
         self._quiet = 0  # scores in a row within the draw rule's
         self._behind = {True: 0, False: 0}  # scores in a row of white and of black that are lost
-        self._decided = 0  # scores in a row that are lost or won
 
     def points(
         self, score: Score | None, by_white: bool, *, resets_clock: bool, move_number: int
@@ -86,12 +88,9 @@ class Adjudicator:
         resets_clock: of a capture or a pawn move. move_number: of full moves played.
         """
         if resign := self._resign:
-            is_clear = score is not None and (score.mate is not None or abs(score.cp) >= resign.score)
-            is_lost = is_clear and score is not None and score.is_bad
+            is_lost = score is not None and score.is_bad and score.is_beyond(resign.score)
             self._behind[by_white] = self._behind[by_white] + 1 if is_lost else 0
-            self._decided = self._decided + 1 if is_clear else 0
-            count = self._decided // 2 if resign.twosided else self._behind[by_white]
-            if score is not None and score.is_bad and count >= resign.movecount:
+            if is_lost and self._behind[by_white] >= resign.movecount:
                 return 0.0 if by_white else 1.0
         if draw := self._draw:
             is_quiet = score is not None and score.mate is None and abs(score.cp) <= draw.score
@@ -193,7 +192,6 @@ class LiveGame:
         self._tables = tables
         self._decisions: list[Decision] = []
         self._started_s = time.monotonic()
-        self._board: chess.Board | None = None
 
     @property
     def to_move(self) -> int:
@@ -210,12 +208,10 @@ class LiveGame:
         import chess  # self-play and its gate do without
 
         opening = self.pairing.opening
-        if self._board is None:
-            self._board = chess.Board(opening.start or chess.STARTING_FEN)
-        played = [*opening.moves, *(decision.move for decision in self._decisions)]
-        for move in played[len(self._board.move_stack) :]:
-            self._board.push_uci(move)
-        return self._board
+        board = chess.Board(opening.start or chess.STARTING_FEN)
+        for move in (*opening.moves, *(decision.move for decision in self._decisions)):
+            board.push_uci(move)
+        return board
 
     def play(self, decision: Decision) -> FinishedGame | None:
         """Play a legal move; returns the game where that ends it."""
@@ -229,12 +225,9 @@ class LiveGame:
         if self._tables is not None and (known := self._tables.result(str(self.line))) is not None:
             return self._adjudicated((1 + (known if is_first else -known)) / 2, ": tablebases")
         if self._judge is not None:
-            board = self.board()
+            clock, number = map(int, str(self.line).split()[4:6])  # of the FEN
             verdict = self._judge.points(
-                decision.score,
-                by_first,
-                resets_clock=board.halfmove_clock == 0,
-                move_number=board.fullmove_number - 1,
+                decision.score, by_first, resets_clock=clock == 0, move_number=number - 1
             )
             if verdict is not None:
                 return self._adjudicated(verdict)

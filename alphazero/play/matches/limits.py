@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import re
 from dataclasses import dataclass
 
-from alphazero.base.errors import ConfigError
-from alphazero.base.section import MOST, range_text
 from alphazero.base.text import quoted
 
 MOST_CLOCK_S = 1e6
@@ -31,22 +30,21 @@ class TimeControl:
     moves: int = 0
 
     @classmethod
-    def parse(cls, text: str, place: str) -> TimeControl | None:
+    def parse(cls, text: str) -> TimeControl | None:
         """As `1+0.05`, `40/60` or `3:00+2`; `inf`: no clock, as fastchess has it.
 
-        Raises ConfigError; place: the flag or key, for its message.
+        Raises argparse.ArgumentTypeError.
         """
         if text == UNLIMITED:
             return None
         found = _CONTROL.fullmatch(text)
         if found is None:
-            raise ConfigError(f"{place} {quoted(text)}: expected {EXPECTED}")
+            raise argparse.ArgumentTypeError(f"{quoted(text)}: expected {EXPECTED}")
         seconds = 60.0 * int(found["minutes"] or 0) + float(found["seconds"])
         control = cls(seconds, float(found["increment"] or 0), int(found["moves"] or 0))
         if not 0 < control.time_s + control.increment_s <= MOST_CLOCK_S:
-            raise ConfigError(
-                f"{place} {quoted(text)}: expected more than 0 and at most {MOST_CLOCK_S:,.0f} s"
-            )
+            expected = f"expected more than 0 and at most {MOST_CLOCK_S:,.0f} s"
+            raise argparse.ArgumentTypeError(f"{quoted(text)}: {expected}")
         return control
 
     def __str__(self) -> str:
@@ -115,24 +113,6 @@ class Clock:
                     self.moves_to_go = control.moves
                     self.left_s += control.time_s
         return late_s if late_s > self.limit.margin_s else 0.0
-
-
-def whole_number(text: str, place: str, least: int = 1, most: int = MOST) -> int:
-    """A count, by default one as nodes and depth are. Raises ConfigError."""
-    if not re.fullmatch(r"[0-9]{1,16}", text) or not least <= int(text) <= most:
-        raise ConfigError(f"{place} {quoted(text)}: expected a whole number{range_text(least, most)}")
-    return int(text)
-
-
-def seconds(text: str, place: str, scale: float = 1.0) -> float:
-    """A duration; scale: the seconds of one unit of the text. Raises ConfigError."""
-    try:
-        value = float(text) * scale
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= MOST_CLOCK_S:
-        raise ConfigError(f"{place} {quoted(text)}: expected a duration of at least 0")
-    return value
 
 
 def clock_text(duration_s: float) -> str:

@@ -29,7 +29,6 @@ from alphazero.play.matches.game import (
 )
 from alphazero.play.matches.players import Player
 from alphazero.play.workers import Worker, Workers
-from alphazero.search.metered import Effort, Meter
 
 FAULTS_IN_A_ROW = 3  # of an engine, which end the match
 SYZYGY = "--syzygy"  # what messages about tablebases name
@@ -50,18 +49,10 @@ class MatchPlan:
     players: tuple[Player, ...]
     pairings: tuple[Pairing, ...]
     rules: Adjudication = field(default_factory=Adjudication)
-    lanes: int = 256
+    lanes: int = 64
     concurrency: int = 1
     engine_timeout_s: float = ENGINE_TIMEOUT_S
     seed: int = 0
-
-
-@dataclass(frozen=True)
-class _Played:
-    """What a worker sends for each game: with its effort so far."""
-
-    game: FinishedGame
-    effort: Effort
 
 
 GAME, SAID = "game", "said"  # kinds of replies of workers
@@ -73,17 +64,14 @@ class Arena(contextlib.ExitStack):
     def __init__(
         self,
         prepare: Callable[[Player], Player] = lambda player: player,
-        meter: Meter | None = None,
         workers: Workers | None = None,
     ) -> None:
-        """prepare: makes players ready to play. meter: of their evaluations. workers: where they play."""
+        """prepare: makes players ready to play. workers: where they play."""
         super().__init__()
         self._prepare = prepare
-        self._meter = meter or Meter()
         self._workers = workers
         self._engines: EngineRoom | None = None
         self._ready: dict[str, Player] = {}
-        self.efforts = [Effort()] * (len(workers) if workers else 1)  # of each process, up to its last game
 
     def play(self, plan: MatchPlan, on_game: OnGame, say: Say) -> None:
         """Play the games. Players that were ready for another plan stay as they are.
@@ -95,20 +83,13 @@ class Arena(contextlib.ExitStack):
             self._deal(self._workers, plan, on_game, say)
             return
         players = [self._made_ready(player) for player in plan.players] if plan.pairings else []
-        before_s, began_s = self.efforts[0].seconds, time.monotonic()
-
-        def on_timed_game(game: FinishedGame) -> bool:
-            seconds = before_s + time.monotonic() - began_s
-            self.efforts[0] = Effort(self._meter.positions, self._meter.seconds, seconds)
-            return on_game(game)
-
-        _GamesInProgress(plan, players, self._engines, on_timed_game, say).play()
+        _GamesInProgress(plan, players, self._engines, on_game, say).play()
 
     def work(self, worker: Worker) -> None:
         """A worker's side of play()."""
 
         def on_game(game: FinishedGame) -> bool:
-            worker.reply(GAME, to_json(_Played(game, self.efforts[0])))
+            worker.reply(GAME, to_json(game))
             return True
 
         for task in worker.tasks():
@@ -133,10 +114,7 @@ class Arena(contextlib.ExitStack):
         for reply in workers.replies([to_json(task) for task in tasks]):
             if reply.kind == SAID:
                 say(reply.content.decode())
-                continue
-            played = from_json(_Played, reply.content)
-            self.efforts[reply.worker] = played.effort
-            if not on_game(played.game):
+            elif not on_game(from_json(FinishedGame, reply.content)):
                 return
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import DataError, GameInputError
-from alphazero.base.text import quoted, reason, shortened
+from alphazero.base.text import quoted, reason
 from alphazero.games.core_types import Line
 from alphazero.games.registry import make_line
 
@@ -21,15 +21,10 @@ ATTEMPTS_PER_OPENING = 20  # before openings repeat
 
 @dataclass(frozen=True)
 class Opening:
-    """A position, None for the game's start, and the moves played from it, as the core writes them.
-
-    eco, name: as a book has them, "" where it does not.
-    """
+    """A position, None for the game's start, and the moves played from it, as the core writes them."""
 
     start: str | None = None
     moves: tuple[str, ...] = ()
-    eco: str = ""
-    name: str = ""
 
     def line(self, game: str) -> Line:
         """The line of play after the opening."""
@@ -92,16 +87,16 @@ def _of_epd(path: Path, text: str) -> Iterator[Opening]:
         line = line.strip()
         if not line or line.startswith("#"):
             continue
-        board, known = chess.Board(), {}
+        board = chess.Board()
         try:
             if len(line.split()) == NUM_FEN_FIELDS and ";" not in line:
                 board.set_fen(line)
             else:
-                known = board.set_epd(line)
+                board.set_epd(line)
         except ValueError as error:
             place = f"{path}:{number}: {quoted(line)}"
             raise DataError(f"{place}: expected a position as EPD or FEN ({reason(error)})") from error
-        yield _checked(board, f"{path}:{number}: {quoted(line)}", known.get("eco"), known.get("id"))
+        yield _checked(board, f"{path}:{number}: {quoted(line)}")
 
 
 def _of_pgn(path: Path, text: str, plies: int | None) -> Iterator[Opening]:
@@ -114,11 +109,10 @@ def _of_pgn(path: Path, text: str, plies: int | None) -> Iterator[Opening]:
         board = found.game.board()
         for move in list(found.game.mainline_moves())[:plies]:
             board.push(move)
-        headers = found.game.headers
-        yield _checked(board, place, headers.get("ECO"), headers.get("Opening"))
+        yield _checked(board, place)
 
 
-def _checked(board: chess.Board, place: str, eco: object, name: object) -> Opening:
+def _checked(board: chess.Board, place: str) -> Opening:
     """The board as an opening. Raises DataError where the game is over or the position illegal."""
     start = board.root()
     if not start.is_valid():
@@ -127,8 +121,7 @@ def _checked(board: chess.Board, place: str, eco: object, name: object) -> Openi
         raise DataError(f"{place}: the game is over; expected a game in progress")
     fen = start.fen()
     moves = tuple(move.uci() for move in board.move_stack)
-    words = (shortened(word) if isinstance(word, str) and word != "?" else "" for word in (eco, name))
-    opening = Opening(None if fen == type(board).starting_fen else fen, moves, *words)
+    opening = Opening(None if fen == type(board).starting_fen else fen, moves)
     try:
         opening.line("chess")
     except GameInputError as error:

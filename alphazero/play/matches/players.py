@@ -18,7 +18,6 @@ from alphazero.play.matches.limits import Limit
 from alphazero.play.uci.protocol import centipawns
 from alphazero.search.batched import PoolEvaluator, search_lines
 from alphazero.search.game_trees import GameTrees
-from alphazero.search.metered import Meter, MeteredEvaluator
 from alphazero.search.snapshot import mate_moves
 from alphazero.search.tree_search import SearchLimits, TreeSettings
 
@@ -44,9 +43,9 @@ Decide: TypeAlias = Callable[[Mapping[int, Line]], Sequence[Decision]]
 class Player:
     """A player, from the words of a user on; decide is what chooses its moves once it is ready to play.
 
-    kind: random, solver, mcts, weights or engine. flag: where the user named it. weights: their name, and
-    rules those of their search, engine or selfplay. command: the argument list of a program that plays by
-    UCI in this player's name, in `directory` ("" for here) and with `options`; one process for each game.
+    kind: random, solver, mcts, weights or engine. flag: where the user named it. weights: their name.
+    command: the argument list of a program that plays by UCI in this player's name, in `directory` ("" for
+    here) and with `options`; one process for each game.
     random_share: of its moves that are drawn at random instead, which makes weaker opponents of known ones.
     leave: called with the number of each game that is over.
     """
@@ -55,7 +54,6 @@ class Player:
     kind: str = ""
     flag: str = ""
     weights: str = ""
-    rules: str = ""
     command: tuple[str, ...] = ()
     directory: str = ""
     options: dict[str, str] = field(default_factory=dict)
@@ -89,21 +87,6 @@ def network_player(evaluator: NetworkEvaluator) -> ChooseMoves:
     return choose
 
 
-def search_decisions(
-    evaluator: PoolEvaluator, settings: _core.SearchSettings, *, num_threads: int = 1
-) -> Decide:
-    """Self-play's rules: the search's best move, without noise."""
-
-    def decide(lines: Mapping[int, Line]) -> list[Decision]:
-        results = search_lines(list(lines.values()), evaluator, settings, num_threads=num_threads)
-        return [
-            Decision(line.move_to_text(found.move), Score(centipawns(found.best_q)), nodes=found.visits)
-            for line, found in zip(lines.values(), results, strict=True)
-        ]
-
-    return decide
-
-
 def search_player(
     evaluator: PoolEvaluator,
     settings: _core.SearchSettings,
@@ -112,7 +95,7 @@ def search_player(
     num_threads: int = 1,
     after_batch: Callable[[int], None] = lambda simulations: None,
 ) -> ChooseMoves:
-    """The same, the moves alone; cache and after_batch as of search_lines."""
+    """Plays the best move of a search by self-play's rules, without noise; arguments as of search_lines."""
 
     def choose(lines: Sequence[Line]) -> list[int]:
         results = search_lines(
@@ -124,7 +107,7 @@ def search_player(
 
 
 def engine_trees(
-    network: AlphaZeroNet, device: torch.device, precision: str, meter: Meter, batch_size: int = 0
+    network: AlphaZeroNet, device: torch.device, precision: str, batch_size: int = 0
 ) -> GameTrees:
     """Trees of the engine for games of a network side by side. batch_size: of an evaluation, 0 chooses."""
     from alphazero.network.inference.purpose import evaluator_for_self_play, largest_tree_batch
@@ -132,7 +115,7 @@ def engine_trees(
     largest = largest_tree_batch(device)
     evaluator = evaluator_for_self_play(network, device, precision, batch_size or max(ENGINE_BATCH, largest))
     settings = TreeSettings(cache_mb=TREE_CACHE_MB, minibatch_size=largest)
-    return GameTrees(network.spec.name, MeteredEvaluator(evaluator, meter), settings)
+    return GameTrees(network.spec.name, evaluator, settings)
 
 
 def engine_decisions(trees: GameTrees, nodes: int) -> Decide:

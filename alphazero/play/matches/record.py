@@ -20,9 +20,6 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO
 
-import chess
-import chess.pgn
-
 from alphazero.base.errors import ConfigError, DataError
 from alphazero.base.files import replacing
 from alphazero.base.records import from_json, to_json
@@ -31,6 +28,7 @@ from alphazero.play.matches.game import Decision, Ending, FinishedGame, Pairing
 from alphazero.play.matches.limits import clock_text
 from alphazero.play.matches.openings import Opening
 from alphazero.play.matches.players import Player
+from alphazero.play.pgn.writing import pgn_text
 
 VERSION = 3
 MOST_BYTES = 1 << 31
@@ -84,7 +82,7 @@ class MatchRecord(contextlib.ExitStack):
                 self._pgn = self.enter_context(pgn.open("a", encoding="utf-8"))
             except OSError as error:
                 raise DataError(f"--pgn-out {pgn}: cannot be written: {error.strerror}") from error
-            self._complete_pgn([game for game in self._saved if game.pgn])
+            self._complete_pgn()
 
     def games_before(self, pairings: Sequence[Pairing]) -> list[FinishedGame]:
         """The games of the state, without their moves. Raises DataError for those of another match."""
@@ -102,7 +100,7 @@ class MatchRecord(contextlib.ExitStack):
 
     def add(self, game: FinishedGame) -> None:
         """Write a game to the state, then as PGN."""
-        text = "" if self._pgn is None else pgn_of(game, self._players) + "\n\n"
+        text = "" if self._pgn is None else pgn_of(game, self._players)
         if self._state is not None:
             number, opening = game.pairing.number, _digest(game.pairing.opening)
             self._state.write(self._line(SavedGame(number, game.points, game.ending, opening, text)))
@@ -145,7 +143,14 @@ class MatchRecord(contextlib.ExitStack):
             raise DataError(
                 f"--resume {path}: {reason(error)}; expected the file of a match that --resume wrote"
             ) from error
-        _check_settings(path, settings, begun_with)
+        for name in sorted(settings.keys() | begun_with.keys()):
+            words = (each.get(name, "").split() for each in (settings, begun_with))
+            for pair in zip_longest(*words):
+                got, was = ("not given" if word is None else quoted(word) for word in pair)
+                if got != was:
+                    raise ConfigError(
+                        f"--resume {path}: {name} {got}; expected {was}, with which this match was begun"
+                    )
         state.truncate(len(content) - len(unfinished))
         state.seek(0, os.SEEK_END)
         return state
@@ -156,40 +161,20 @@ class MatchRecord(contextlib.ExitStack):
         self._digest.update(text)
         return text + b"\t" + self._digest.hexdigest().encode() + b"\n"
 
-    def _complete_pgn(self, games: Sequence[SavedGame]) -> None:
-        """Write the newest game unless it is there; a part of it at the end of the file is completed.
-
-        Raises DataError where one before it is missing.
-        """
+    def _complete_pgn(self) -> None:
+        """Write the games that the file lacks; a part of the newest one at its end is completed."""
         assert self._pgn is not None and self._pgn_path is not None
-        if not games or not stat.S_ISREG(os.fstat(self._pgn.fileno()).st_mode):
+        if not self._saved or not stat.S_ISREG(os.fstat(self._pgn.fileno()).st_mode):
             return
-        content, end = self._pgn_path.read_bytes(), 0
-        for game in games:
+        content = self._pgn_path.read_bytes()
+        for game in self._saved:
             text = game.pgn.encode()
-            begin = content.find(text, end)
-            if begin >= 0:
-                end = begin + len(text)
-            elif game is not games[-1]:
-                raise DataError(
-                    f"--pgn-out {self._pgn_path}: game {game.number} is missing; expected the file to which "
-                    "this match wrote"
-                )
-            else:
+            if text not in content:
                 begun = next(size for size in range(len(text), -1, -1) if content.endswith(text[:size]))
                 os.ftruncate(self._pgn.fileno(), len(content) - begun)
                 self._pgn.write(game.pgn)
                 self._pgn.flush()
-
-
-def _check_settings(path: Path, now: Mapping[str, str], before: Mapping[str, str]) -> None:
-    for name in sorted(now.keys() | before.keys()):
-        for word, expected in zip_longest(now.get(name, "").split(), before.get(name, "").split()):
-            if word != expected:
-                got, was = ("not given" if each is None else quoted(each) for each in (word, expected))
-                raise ConfigError(
-                    f"--resume {path}: {name} {got}; expected {was}, with which this match was begun"
-                )
+                content = content[: len(content) - begun] + text
 
 
 def _digest(opening: Opening) -> str:
@@ -199,18 +184,9 @@ def _digest(opening: Opening) -> str:
 def pgn_of(game: FinishedGame, players: Sequence[Player]) -> str:
     """The game as PGN, each move with a comment of score, depth, time and nodes as fastchess writes it."""
     opening = game.pairing.opening
-    root = chess.pgn.Game()
-    if opening.start is not None:
-        root.setup(chess.Board(opening.start))
-    for name, value in _headers(game, players).items():
-        root.headers[name] = value.replace("\\", "\\\\").replace('"', '\\"')  # as PGN has it
-    node: chess.pgn.GameNode = root
-    for text in opening.moves:
-        node = node.add_variation(chess.Move.from_uci(text), comment="book")
-    for decision in game.decisions:
-        node = node.add_variation(chess.Move.from_uci(decision.move), comment=_comment(decision))
-    node.comment = f"{node.comment}, {game.reason}" if node.comment else game.reason
-    return root.accept(chess.pgn.StringExporter(columns=100)).strip()
+    comments = ["book"] * len(opening.moves) + [_comment(decision) for decision in game.decisions]
+    moves = [*opening.moves, *(decision.move for decision in game.decisions)]
+    return pgn_text(opening.start, moves, _headers(game, players), comments, game.reason)
 
 
 def _headers(game: FinishedGame, players: Sequence[Player]) -> dict[str, str]:
@@ -218,8 +194,6 @@ def _headers(game: FinishedGame, players: Sequence[Player]) -> dict[str, str]:
     controls = {"WhiteTimeControl": str(white.limit), "BlackTimeControl": str(black.limit)}
     if len(set(controls.values())) == 1:
         controls = {"TimeControl": str(white.limit)}
-    opening = game.pairing.opening
-    known = {"ECO": opening.eco, "Opening": opening.name}
     return {
         "Event": "alphazero match",
         "Site": "?",
@@ -232,7 +206,6 @@ def _headers(game: FinishedGame, players: Sequence[Player]) -> dict[str, str]:
         "PlyCount": str(game.plies),
         "GameDuration": clock_text(game.seconds),
         **controls,
-        **{name: value for name, value in known.items() if value},
     }
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from enum import Enum
 
 import chess
 import chess.engine
@@ -15,11 +16,13 @@ import chess.pgn
 
 import alphazero._core as _core
 from alphazero.base.errors import GameInputError
-from alphazero.base.text import counted, shortened
+from alphazero.base.text import shortened
 from alphazero.games.core_types import Line
 from alphazero.games.notation import from_python_chess
 from alphazero.games.registry import make_line
-from alphazero.play.pgn.judgement import Assessment, MoveMark, judge
+from alphazero.play.net import search_line
+from alphazero.play.uci.protocol import centipawns
+from alphazero.search.tree_search import SearchLimits, TreeSearch
 
 LONGEST_LINE = 10  # moves of a better line
 ANNOTATOR = "Annotator"
@@ -29,22 +32,56 @@ COLUMNS = 80
 OF_MOVES = frozenset(range(chess.pgn.NAG_GOOD_MOVE, chess.pgn.NAG_DUBIOUS_MOVE + 1))
 
 
-@dataclass
-class Marks:
-    """Those of a game, by side."""
+@dataclass(frozen=True)
+class Assessment:
+    """Of a position, for the side to move. chances: W - L with the best move. mate: as that of a MoveReport,
+    0 for a side that is mated. best_line: as the core writes moves, empty where the game is over.
+    """
 
-    plies: int = 0
-    white: Counter[MoveMark] = field(default_factory=Counter)
-    black: Counter[MoveMark] = field(default_factory=Counter)
+    chances: float
+    mate: int | None = None
+    best_line: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
-        """'40 plies; White 1 ?!, 0 ?, 2 ??; Black 0 ?!, 1 ?, 0 ??'."""
-        sides = ("White", self.white), ("Black", self.black)
-        found = (
-            f"{name} {', '.join(f'{of_side[each]} {each.mark}' for each in reversed(MoveMark))}"
-            for name, of_side in sides
-        )
-        return "; ".join([counted(self.plies, "ply", "plies"), *found])
+    def score(self) -> chess.engine.Score:
+        """As `[%eval]` has it: lc0's centipawns, or moves to mate."""
+        if self.mate is not None:
+            return chess.engine.Mate(self.mate)
+        return chess.engine.Cp(centipawns(self.chances))
+
+
+def assess(tree: TreeSearch, line: Line, limits: SearchLimits) -> Assessment:
+    """Search the end of a line; where the rules leave no move, they decide."""
+    if not line.legal():
+        outcome = line.outcome()
+        return Assessment(float(outcome.value), 0 if outcome.value else None)
+    best = search_line(tree, line, limits, 1).best
+    assert best is not None, "there is a move"
+    if best.mate is not None:
+        return Assessment(1.0 if best.mate > 0 else -1.0, best.mate, best.pv_texts)
+    return Assessment(best.q, None, best.pv_texts)
+
+
+class MoveMark(Enum):
+    """Of a move that gives chances away, by how much of W - L (-1 to 1), the largest loss first.
+
+    Names, marks and limits are those of Lichess (lila, modules/tree/src/main/Advice.scala), which derives
+    chances from centipawns; here they are the network's.
+    """
+
+    BLUNDER = (0.3, chess.pgn.NAG_BLUNDER, "??")
+    MISTAKE = (0.2, chess.pgn.NAG_MISTAKE, "?")
+    INACCURACY = (0.1, chess.pgn.NAG_DUBIOUS_MOVE, "?!")
+
+    def __init__(self, least_loss: float, nag: int, mark: str) -> None:
+        self.least_loss, self.nag, self.mark = least_loss, nag, mark
+
+
+def judge(move: str, before: Assessment, after: Assessment) -> MoveMark | None:
+    """Of a move, as the core writes it, from the positions before and after; never of the search's first."""
+    if before.best_line[:1] == (move,):
+        return None
+    loss = before.chances + after.chances
+    return next((each for each in MoveMark if loss >= each.least_loss), None)
 
 
 def title(game: chess.pgn.Game) -> str:
@@ -53,13 +90,14 @@ def title(game: chess.pgn.Game) -> str:
     return shortened(" - ".join(names))
 
 
-def annotate(game: chess.pgn.Game, assess: Callable[[Line], Assessment], annotator: str) -> Marks:
-    """Annotate the main line; `assess` is called with its positions in order, before and after each move.
+def annotate(game: chess.pgn.Game, assess: Callable[[Line], Assessment], annotator: str) -> Counter[MoveMark]:
+    """Annotate the main line; how often each mark was set.
 
-    Raises GameInputError for a game of another variant or from a position that is not legal.
+    `assess` is called with its positions in order, before and after each move. Raises GameInputError for a
+    game of another variant or from a position that is not legal.
     """
     start, _ = from_python_chess(game.board())
-    line, marks = make_line("chess", start), Marks()
+    line, marks = make_line("chess", start), Counter[MoveMark]()
     before = assess(line)
     for node in list(game.mainline()):
         try:
@@ -72,10 +110,8 @@ def annotate(game: chess.pgn.Game, assess: Callable[[Line], Assessment], annotat
         if after.mate != 0:
             node.set_eval(chess.engine.PovScore(after.score(), node.turn()))
         if judgement := judge(text, before, after):
-            by_white = node.turn() == chess.BLACK
-            (marks.white if by_white else marks.black)[judgement] += 1
+            marks[judgement] += 1
             _mark(node, judgement, before)
-        marks.plies += 1
         before = after
     _sign(game, annotator)
     return marks

@@ -9,33 +9,30 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum, auto
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import IO, TypeAlias
 
 import alphazero._core as _core
 from alphazero.base.errors import AlphaZeroError, ConfigError, GameInputError, WeightsError
 from alphazero.base.text import escaped, reason
-from alphazero.base.transcript import READ, WRITTEN, Transcript
 from alphazero.games.core_types import Line
 from alphazero.games.registry import CHESS, make_line
 from alphazero.games.tablebases import Tablebases
 from alphazero.play.uci.options import TABLE, Options, find_option
 from alphazero.play.uci.protocol import (
     NULL_MOVE,
-    Debug,
     Go,
     Parsed,
     Plain,
     SetOption,
     SetPosition,
     best_move_line,
-    board_lines,
     info_string,
     parse,
     read_move,
 )
-from alphazero.play.uci.search import FIRST_EVALUATION_S, EngineSearch, PerftCount
+from alphazero.play.uci.search import FIRST_EVALUATION_S, EngineSearch
 from alphazero.search.batched import Evaluator
 from alphazero.search.tables import SearchTables
 from alphazero.search.tree_search import TreeSearch, TreeSettings
@@ -62,22 +59,10 @@ class LoadedNetwork:
 # Loads a network. Raises AlphaZeroError for one that cannot be used.
 OpenNetwork: TypeAlias = Callable[[NetworkRequest], LoadedNetwork]
 
-
-# What opening a network led to: None where a newer request replaced it.
-Opened: TypeAlias = "LoadedNetwork | Exception | None"
-
-
-class EngineEvent(Enum):
-    """What other threads report beside lines and networks."""
-
-    INPUT_ENDED = auto()
-    ANSWERED = auto()  # by the search or count in progress
-
-
 LONGEST_LINE = 2**20
 STOP = Plain("stop")
 NO_POSITION = "no position: the last one was refused"
-LAST_ANSWER_S = 1.0  # that `quit` waits for a count of moves, and then for what it stops
+LAST_ANSWER_S = 1.0  # that `quit` waits for the answer, beside its evaluation
 TABLES = "SyzygyPath"
 NETWORK_OPTIONS = ("WeightsFile", "Threads", "MinibatchSize")
 
@@ -103,42 +88,30 @@ class UciEngine:
         self._weights = weights
         self._write = write
         self._writing = threading.RLock()
-        self._transcript = Transcript()
-        self._inbox: SimpleQueue[str | tuple[NetworkRequest, Opened] | EngineEvent] = SimpleQueue()
+        self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()  # what other threads have done for them
         self._lines: deque[Parsed | None] = deque()  # whose turn has not come; None is the end of the input
         # Programs expect lines of text during a search alone: the next one begins with these.
         self._remarks = list(self.options.remarks)
         self._open_network = open_network
-        self._loading = 0  # networks being loaded
-        self._turn_to_load = threading.Lock()
+        self._is_loading = False
         self._requested: NetworkRequest | None = None  # the newest, unless it failed
         self._network: LoadedNetwork | None = None
         self._network_weights = weights
         self._line: Line | None = None  # none before there is a network, and where the last one was refused
-        self._search: EngineSearch | PerftCount | None = None  # in progress
-        self._tables = self._open_tables(self.options.text(TABLES))
+        self._search: EngineSearch | None = None  # in progress
+        self._tables = self._open_tables(self.options[TABLES])
         self._tree: TreeSearch | None = None
         self._tree_of: tuple[LoadedNetwork, SearchTables | None] | None = None  # what the tree was made with
         self._forget_first = False
-        self._is_debugging = False
 
     def run(self, lines: IO[bytes]) -> int:
-        """Serve; returns the exit status.
-
-        Raises AlphaZeroError where the first network cannot be used, or LogFile not be written.
-        """
-        self._transcript.open(self.options.text("LogFile"), "option LogFile")
+        """Serve; returns the exit status. Raises AlphaZeroError where the first network cannot be used."""
         self._load()
         threading.Thread(target=self._read, args=(lines,), name="commands", daemon=True).start()
-        try:
-            while (line := self._next()) is not None and self._obey(line):
-                pass
-            if isinstance(self._search, PerftCount):
-                self._wait_for_answer(LAST_ANSWER_S)
-            self._stop()
-            self._wait_for_answer(FIRST_EVALUATION_S + LAST_ANSWER_S)
-        finally:
-            self._transcript.close()
+        while (line := self._next()) is not None and self._obey(line):
+            pass
+        self._stop()
+        self._wait_for_answer()
         return 0
 
     def _read(self, lines: IO[bytes]) -> None:
@@ -146,16 +119,16 @@ class UciEngine:
         while raw := lines.readline(LONGEST_LINE):
             is_whole = raw.endswith(b"\n") or len(raw) < LONGEST_LINE
             if is_whole and not is_cut:
-                self._inbox.put(raw.decode("utf-8", "replace"))
+                self._inbox.put(partial(self._take_line, raw.decode("utf-8", "replace")))
             elif is_whole:
                 self._send([info_string(f"ignored a line of more than {LONGEST_LINE:,} bytes")])
             is_cut = not is_whole
-        self._inbox.put(EngineEvent.INPUT_ENDED)
+        self._inbox.put(partial(self._take_line, None))
 
     def _next(self) -> Parsed | None:
         """The next line, once its turn has come."""
         while not self._lines or self._must_wait(self._lines[0]):
-            self._receive(self._inbox.get())
+            self._inbox.get()()
         return self._lines.popleft()
 
     def _must_wait(self, line: Parsed | None) -> bool:
@@ -163,39 +136,33 @@ class UciEngine:
         is_ending = self._search is not None and self._search.ends_by_itself
         if line is None:
             return is_ending
-        if line.command == Plain("d") or isinstance(line.command, SetPosition):
+        if isinstance(line.command, SetPosition):
             return self._network is None  # which says which game it is
         if line.command == Plain("isready"):  # during a search it is answered at once
-            return self._loading > 0 and self._search is None
-        if line.command == Plain("quit"):
-            return False
-        return isinstance(line.command, Go) and (self._loading > 0 or is_ending)
+            return self._is_loading and self._search is None
+        if isinstance(line.command, SetOption):
+            return self._is_loading
+        return isinstance(line.command, Go) and (self._is_loading or is_ending)
 
-    def _receive(self, item: str | tuple[NetworkRequest, Opened] | EngineEvent) -> None:
-        if isinstance(item, tuple):
-            self._loaded(*item)
-        elif item is EngineEvent.ANSWERED:
-            self._search = None
-        elif item is EngineEvent.INPUT_ENDED:
-            self._lines.append(None)
-        else:
-            assert isinstance(item, str)
-            self._log(READ, [item.rstrip("\r\n")])
-            line = parse(item)
-            self._lines.append(line)
-            if line.command == STOP:  # every search before it
-                self._stop()
+    def _take_line(self, text: str | None) -> None:
+        line = None if text is None else parse(text)
+        self._lines.append(line)
+        if line is not None and line.command == STOP:  # every search before it
+            self._stop()
+
+    def _end_search(self) -> None:
+        self._search = None
 
     def _stop(self) -> None:
         if self._search is not None:
             self._search.stop()
 
-    def _wait_for_answer(self, seconds: float) -> None:
-        """Of the search or count in progress, at most so long."""
-        end = time.monotonic() + seconds
+    def _wait_for_answer(self) -> None:
+        """Of the search in progress, which was stopped."""
+        end = time.monotonic() + FIRST_EVALUATION_S + LAST_ANSWER_S
         while self._search is not None and (left := end - time.monotonic()) > 0:
             with suppress(Empty):
-                self._receive(self._inbox.get(timeout=left))
+                self._inbox.get(timeout=left)()
 
     def _obey(self, line: Parsed) -> bool:
         """Handle a line; False at the end."""
@@ -205,8 +172,6 @@ class UciEngine:
                 return False
             case Plain(word):
                 self._plain(word)
-            case Debug(is_on):
-                self._is_debugging = is_on
             case SetOption(name, value):
                 self._set_option(name, value)
             case SetPosition() as position:
@@ -231,17 +196,13 @@ class UciEngine:
             self._forget_first = True
         elif word == "stop":
             self._stop()
-        elif word == "ponderhit" and isinstance(self._search, EngineSearch):
+        elif word == "ponderhit" and self._search is not None:
             self._search.ponder_hit()
-        elif word == "d":
-            self._send([info_string(NO_POSITION)] if self._line is None else board_lines(self._line))
 
     def _set_option(self, name: str, value: str) -> None:
         try:
             option = find_option(name)
-            if option.name == "LogFile":
-                self._transcript.open(option.checked(value), "option LogFile")
-            elif option.name == TABLES:
+            if option.name == TABLES:
                 self._tables = self._open_tables(option.checked(value))
             self.options.set(name, value)
         except AlphaZeroError as error:
@@ -252,7 +213,7 @@ class UciEngine:
         if option.name == "Clear Hash":
             self._forget_first = True
         if option.name == "WeightsFile":
-            self._weights = self.options.text("WeightsFile") or self._weights
+            self._weights = self.options[option.name] or self._weights
         if option.name in NETWORK_OPTIONS:
             self._load()
 
@@ -287,17 +248,13 @@ class UciEngine:
         if self._search is not None:
             self._send([info_string("go: stopped the search in progress")])
             self._stop()
-            self._wait_for_answer(FIRST_EVALUATION_S + LAST_ANSWER_S)
+            self._wait_for_answer()
         self._send([info_string(remark) for remark in self._remarks])
         self._remarks = []
         if self._line is None:
             self._send([info_string(NO_POSITION), best_move_line(NULL_MOVE)])
             return
         line = self._line.copy()
-        if go.perft is not None:
-            chess960 = self.options.is_on("UCI_Chess960")
-            self._start(PerftCount(line, go.perft, self._send, chess960=chess960))
-            return
         try:
             tree = self._ready_tree()
         except Exception as error:  # of any kind: the GUI waits for a move
@@ -312,36 +269,21 @@ class UciEngine:
                 self._send,
                 began,
                 tables=self._tables,
-                counts=self._is_debugging,
             )
         )
 
-    def _start(self, search: EngineSearch | PerftCount) -> None:
+    def _start(self, search: EngineSearch) -> None:
         def answer() -> None:
             try:
                 with suppress(BrokenPipeError):  # the reader has gone
                     search.run()
             finally:
-                self._inbox.put(EngineEvent.ANSWERED)
+                self._inbox.put(self._end_search)
 
         self._search = search
         threading.Thread(target=answer, name="search", daemon=True).start()
         if any(line is not None and line.command == STOP for line in self._lines):
             self._stop()
-
-    def _settings(self) -> TreeSettings:
-        options = self.options
-        return TreeSettings(
-            c_puct=options.number("CPuct"),
-            c_puct_base=options.number("CPuctBase"),
-            c_puct_factor=options.number("CPuctFactor"),
-            fpu_reduction=options.number("FpuReduction"),
-            policy_temperature=options.number("PolicyTemperature"),
-            two_fold_draws=options.is_on("TwoFoldDraws"),
-            cache_mb=options.whole("Hash"),
-            tree_mb=options.whole("MemoryLimit"),
-            in_flight=options.whole("BatchesInFlight"),
-        )
 
     def _be_ready(self) -> None:
         """Answer `isready`, with the tree of the next search ready unless there is a search."""
@@ -357,7 +299,8 @@ class UciEngine:
         assert self._network is not None  # `isready` and `go` wait for it
         if self._tables is not None and self._tables.is_lost:
             self._tables = None
-        settings, made_with = self._settings(), (self._network, self._tables)
+        settings = TreeSettings(**{option.sets: self.options[option.name] for option in TABLE if option.sets})
+        made_with = self._network, self._tables
         if self._tree is None:
             self._tree = TreeSearch(self._network.game, self._network.evaluator, settings, self._tables)
         elif self._tree_of != made_with or settings != self._tree.settings:
@@ -368,52 +311,42 @@ class UciEngine:
         return self._tree
 
     def _load(self) -> None:
-        threads, minibatch_size = self.options.whole("Threads"), self.options.whole("MinibatchSize")
+        threads, minibatch_size = self.options["Threads"], self.options["MinibatchSize"]
         request = NetworkRequest(self._weights, threads, minibatch_size)
         if request == self._requested:
             return
-        self._requested = request
-        self._loading += 1
-        threading.Thread(target=self._open, args=(request,), name="network", daemon=True).start()
+        self._requested, self._is_loading = request, True
 
-    def _open(self, request: NetworkRequest) -> None:
-        """In a separate thread: open a network after those before it, unless a newer one is wanted."""
-        opened: Opened = None
-        with self._turn_to_load:
-            if request is self._requested:
-                try:
-                    opened = self._open_network(request)
-                except Exception as error:  # of any kind: the engine decides what follows
-                    opened = error
-        self._inbox.put((request, opened))
+        def open_it() -> None:
+            try:
+                opened: LoadedNetwork | Exception = self._open_network(request)
+            except Exception as error:  # of any kind: the engine decides what follows
+                opened = error
+            self._inbox.put(partial(self._loaded, request, opened))
 
-    def _loaded(self, request: NetworkRequest, opened: Opened) -> None:
-        self._loading -= 1
+        threading.Thread(target=open_it, name="network", daemon=True).start()
+
+    def _loaded(self, request: NetworkRequest, opened: LoadedNetwork | Exception) -> None:
+        self._is_loading = False
         game = None if self._network is None else self._network.game
         if isinstance(opened, LoadedNetwork) and game not in (None, opened.game):
             opened = WeightsError(f"network {request.weights}: plays {opened.game}; expected {game}")
         if isinstance(opened, Exception):
-            if self._network is None and self._loading == 0:
+            if self._network is None:
                 raise opened
             self._send([info_string(f"{reason(opened)}; network unchanged")])
-            if request is self._requested:
-                self._weights, self._requested = self._network_weights, None
-        elif opened is not None:
-            if self._network is None:
-                self._line = make_line(opened.game)
-                _refuse_tables(opened.game, self.options.text(TABLES))
-            self._network, self._network_weights = opened, request.weights
-            self._remarks.append(opened.description)
+            self._weights, self._requested = self._network_weights, None
+            return
+        if self._network is None:
+            self._line = make_line(opened.game)
+            _refuse_tables(opened.game, self.options[TABLES])
+        self._network, self._network_weights = opened, request.weights
+        self._remarks.append(opened.description)
 
     def _send(self, lines: list[str]) -> None:
         if lines:
             with self._writing:
                 self._write("".join(f"{line}\n" for line in lines))
-                self._log(WRITTEN, lines)
-
-    def _log(self, sign: str, lines: list[str]) -> None:
-        if trouble := self._transcript.add(sign, lines):
-            self._send([info_string(f"option LogFile: {trouble}")])
 
 
 def _refuse_tables(game: str, paths: str) -> None:

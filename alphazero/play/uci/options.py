@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import psutil
 
@@ -25,16 +25,16 @@ Kind = Literal["check", "spin", "string", "number", "button"]
 class Option:
     """One option. A `number` is a fraction, which UCI has no type for: it is offered as a string.
 
-    aliases: other names that programs use for it.
+    aliases: other names that programs use for it. sets: the field of TreeSettings that it is.
     """
 
     name: str
     kind: Kind
-    default: str
-    help: str
+    default: str = ""
     low: float = 0
     high: float = 0
     aliases: tuple[str, ...] = ()
+    sets: str = ""
 
     @property
     def line(self) -> str:
@@ -68,51 +68,37 @@ class Option:
         return f"{number:.15g}"
 
 
+# docs/play.md says what each does.
 TABLE = (
-    Option("WeightsFile", "string", "", "the network: all that `--weights` takes", aliases=("Weights",)),
-    Option("Threads", "spin", "0", "CPU threads of the network (0: all cores)", 0, 1024),
-    Option("Hash", "spin", "64", "MB of the evaluation cache", 1, 1048576),
-    Option("Clear Hash", "button", "", "clear the tree and the cache"),
-    Option("MemoryLimit", "spin", "1024", "MB of the tree; a full tree ends the search", 1, 1048576),
-    Option("MultiPV", "spin", "1", "lines of play to report", 1, 218),
-    Option("Ponder", "check", "false", "the GUI lets the engine think in the opponent's time"),
-    Option(
-        "Move Overhead",
-        "spin",
-        "30",
-        "milliseconds reserved per move for the delay to the GUI and back",
-        0,
-        10000,
-        aliases=("MoveOverhead", "MoveOverheadMs"),
-    ),
-    Option("MinibatchSize", "spin", "0", "largest batch of the network (0: 32, on a GPU 256)", 0, 4096),
-    Option("BatchesInFlight", "spin", "2", "2: search while the network computes", 1, 2),
-    Option("SmartPruning", "check", "true", "move early if the best move cannot be overtaken in time"),
-    Option("VerboseMoveStats", "check", "false", "report visits, values and priors of every move, as lc0"),
-    Option("LogFile", "string", "", "a file to which all input and output is added, with times"),
-    Option("Temperature", "number", "0", "above 0: draw the move, by visits^(1 / Temperature)", 0, 100),
-    Option("TempDecayMoves", "spin", "0", "moves over which Temperature falls to 0 (0: it stays)", 0, 640),
-    Option("TempCutoffMove", "spin", "0", "move from which on the best is played (0: none)", 0, 1000),
-    Option(
-        "TempValueCutoff",
-        "number",
-        "100",
-        "percentage points of winning chance that a drawn move may lack to the most visited one",
-        0,
-        100,
-    ),
-    Option("UCI_ShowWDL", "check", "false", "report win, draw and loss in 1/1000"),
-    Option("UCI_Chess960", "check", "false", "castling is king takes rook"),
-    Option("UCI_AnalyseMode", "check", "false", "accepted, without effect"),
-    Option("UCI_Opponent", "string", "", "accepted, without effect"),
-    Option("CPuct", "number", "1.745", "exploration constant (docs/search.md)", 0, 100),
-    Option("CPuctBase", "number", "38739", "visits over which exploration grows", 1, 1e9),
-    Option("CPuctFactor", "number", "3.894", "growth of exploration with visits", 0, 1000),
-    Option("FpuReduction", "number", "0.33", "value reduction of unvisited moves", -100, 100),
-    Option("PolicyTemperature", "number", "1.359", "divisor of the network's logits", 0.1, 10),
-    Option("SyzygyPath", "string", "", "directories of Syzygy tablebases, divided by : (Windows: ;)"),
-    Option("SyzygyFastPlay", "check", "false", "of moves that tables call won, the nearest capture or mate"),
-    Option("TwoFoldDraws", "check", "true", "count a position that recurs within the tree as a draw"),
+    Option("WeightsFile", "string", aliases=("Weights",)),
+    Option("Threads", "spin", "0", 0, 1024),
+    Option("Hash", "spin", "64", 1, 1048576, sets="cache_mb"),
+    Option("Clear Hash", "button"),
+    Option("MemoryLimit", "spin", "1024", 1, 1048576, sets="tree_mb"),
+    Option("MultiPV", "spin", "1", 1, 218),
+    Option("Ponder", "check", "false"),
+    Option("Move Overhead", "spin", "30", 0, 10000, ("MoveOverhead", "MoveOverheadMs")),
+    Option("MinibatchSize", "spin", "0", 0, 4096),
+    Option("BatchesInFlight", "spin", "2", 1, 2, sets="in_flight"),
+    Option("NodeLimit", "spin", "0", 0, 1_000_000_000),
+    Option("SmartPruning", "check", "true"),
+    Option("VerboseMoveStats", "check", "false"),
+    Option("Temperature", "number", "0", 0, 100),
+    Option("TempDecayMoves", "spin", "0", 0, 640),
+    Option("TempCutoffMove", "spin", "0", 0, 1000),
+    Option("TempValueCutoff", "number", "100", 0, 100),
+    Option("UCI_ShowWDL", "check", "false"),
+    Option("UCI_Chess960", "check", "false"),
+    Option("UCI_AnalyseMode", "check", "false"),
+    Option("UCI_Opponent", "string"),
+    Option("CPuct", "number", "1.745", 0, 100, sets="c_puct"),
+    Option("CPuctBase", "number", "38739", 1, 1e9, sets="c_puct_base"),
+    Option("CPuctFactor", "number", "3.894", 0, 1000, sets="c_puct_factor"),
+    Option("FpuReduction", "number", "0.33", -100, 100, sets="fpu_reduction"),
+    Option("PolicyTemperature", "number", "1.359", 0.1, 10, sets="policy_temperature"),
+    Option("SyzygyPath", "string"),
+    Option("SyzygyFastPlay", "check", "false"),
+    Option("TwoFoldDraws", "check", "true", sets="two_fold_draws"),
 )
 
 
@@ -143,7 +129,7 @@ class Options:
         """Lower an option in MB to what this process can have; a line about it, "" where it is unchanged."""
         if option.name not in MEMORY:
             return ""
-        asked, memory = self.whole(option.name), read_memory()
+        asked, memory = self[option.name], read_memory()
         # For one of the two: half of what this process has and can get.
         own = int(psutil.Process().memory_info().rss)
         used = min(asked, max(1, (memory.available_bytes + own) // 2 >> 20))
@@ -152,21 +138,12 @@ class Options:
         self._values[option.name] = str(used)
         return f"option {option.name}: {asked} MB are not free; {used} MB used" if used < asked else ""
 
-    def text(self, name: str) -> str:
-        """The value of a string."""
-        return self._values[name]
-
-    def whole(self, name: str) -> int:
-        """The value of a spin."""
-        return int(self._values[name])
-
-    def number(self, name: str) -> float:
-        """The value of a fraction."""
-        return float(self._values[name])
-
-    def is_on(self, name: str) -> bool:
-        """The value of a check."""
-        return self._values[name] == "true"
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - what the kind of the option is
+        """The value: a bool of a check, an int of a spin, a float of a number, else a text."""
+        kind, value = find_option(name).kind, self._values[name]
+        if kind == "check":
+            return value == "true"
+        return int(value) if kind == "spin" else float(value) if kind == "number" else value
 
 
 def _can_allocate(megabytes: int) -> bool:

@@ -14,8 +14,6 @@ from typing import TypeAlias
 import alphazero._core as _core
 from alphazero.base.text import quoted, shortened
 from alphazero.games.core_types import Line
-from alphazero.games.drawing import Style, draw, rows_of
-from alphazero.games.lines import MOST_DEPTH
 from alphazero.games.outside.names import is_outside
 from alphazero.games.registry import CHESS
 from alphazero.search.snapshot import MoveReport, Snapshot
@@ -24,8 +22,8 @@ NULL_MOVE = "0000"
 MOST = 10**15  # of a number in `go`
 MOST_DIGITS = 100  # that are read of one
 NUMBER = re.compile(r"[+-]?[0-9]+")
-PLAIN = ("uci", "isready", "ucinewgame", "stop", "ponderhit", "quit", "register", "d")
-COMMANDS = (*PLAIN, "debug", "setoption", "position", "go")
+PLAIN = ("uci", "isready", "ucinewgame", "stop", "ponderhit", "quit", "register", "debug")
+COMMANDS = (*PLAIN, "setoption", "position", "go")
 # lc0's conversion of W - L to centipawns (src/search/classic/search.cc, score type "centipawn").
 CENTIPAWN_SCALE = 90.0
 CENTIPAWN_ANGLE = 1.5637541897
@@ -36,13 +34,6 @@ class Plain:
     """A command of one word."""
 
     word: str
-
-
-@dataclass(frozen=True)
-class Debug:
-    """`debug on|off`."""
-
-    is_on: bool
 
 
 @dataclass(frozen=True)
@@ -64,7 +55,7 @@ class SetPosition:
 
 @dataclass(frozen=True)
 class Go:
-    """`go` with its limits; times in milliseconds. perft: count legal moves to this depth instead."""
+    """`go` with its limits; times in milliseconds."""
 
     wtime: int | None = None
     btime: int | None = None
@@ -75,18 +66,17 @@ class Go:
     nodes: int | None = None
     mate: int | None = None
     movetime: int | None = None
-    perft: int | None = None
     infinite: bool = False
     ponder: bool = False
     searchmoves: tuple[str, ...] = ()
 
 
-Command: TypeAlias = Plain | Debug | SetOption | SetPosition | Go
+Command: TypeAlias = Plain | SetOption | SetPosition | Go
 OF_CLOCKS = ("winc", "binc", "movestogo")  # which are no limits without one
 LIMITS = ("wtime", "btime", "depth", "nodes", "mate", "movetime", "infinite")
-NUMBERS = (*OF_CLOCKS, *LIMITS[:-1], "perft")
+NUMBERS = (*OF_CLOCKS, *LIMITS[:-1])
 # The least of each number, where it is not 0; a clock that has run out may be below 0.
-LEAST = {**dict.fromkeys(("wtime", "btime", "winc", "binc"), -MOST), "mate": 1, "perft": 1}
+LEAST = {**dict.fromkeys(("wtime", "btime", "winc", "binc"), -MOST), "mate": 1}
 GO_WORDS = tuple(field.name for field in fields(Go))
 
 
@@ -107,20 +97,12 @@ def parse(line: str) -> Parsed:
     remarks = [f"ignored unknown command: {quoted(' '.join(words[:skipped]))}"] if skipped else []
     word, rest = words[skipped], words[skipped + 1 :]
     if word in PLAIN:
-        if rest and word != "register":
+        if rest and word not in ("register", "debug"):
             remarks.append(f"{word}: ignored {quoted(' '.join(rest))}")
         return Parsed(Plain(word), tuple(remarks))
-    if word == "debug":
-        return _debug(rest, remarks)
     if word == "setoption":
         return _set_option(line, rest, remarks)
     return _position(rest, remarks) if word == "position" else _go(rest, remarks)
-
-
-def _debug(rest: list[str], remarks: list[str]) -> Parsed:
-    if rest[:1] not in (["on"], ["off"]):
-        return Parsed(None, (*remarks, f"debug: {quoted(' '.join(rest))}: expected on or off"))
-    return Parsed(Debug(rest[0] == "on"), tuple(remarks))
 
 
 def _set_option(line: str, rest: list[str], remarks: list[str]) -> Parsed:
@@ -171,9 +153,6 @@ def _go(rest: list[str], remarks: list[str]) -> Parsed:
             at += bool(text)
             least = LEAST.get(word, 0)
             number = _number(text, least)
-            if word == "perft" and (number is None or number > MOST_DEPTH):
-                expected = f"expected a whole number from 1 to {MOST_DEPTH}"
-                return Parsed(None, (*remarks, f"go perft: {quoted(text)}: {expected}"))
             if number is None:
                 at_least = f" from {least}" if least > -MOST else ""
                 remarks.append(f"go {word}: {quoted(text)}: expected a whole number{at_least}; ignored")
@@ -182,7 +161,7 @@ def _go(rest: list[str], remarks: list[str]) -> Parsed:
         else:
             remarks.append(f"go: ignored {quoted(word)}")
     is_mistaken = len(remarks) > num_before or not found.keys().isdisjoint(OF_CLOCKS)
-    if is_mistaken and found.keys().isdisjoint((*LIMITS, "perft")):
+    if is_mistaken and found.keys().isdisjoint(LIMITS):
         remarks.append("go: no limit is left: the position is evaluated once")
         found["nodes"] = 1
     return Parsed(Go(**found), tuple(remarks))  # type: ignore[arg-type]  # names and types go together above
@@ -261,23 +240,6 @@ def move_texts(line: Line, moves: Sequence[int], *, chess960: bool) -> tuple[str
         texts.append(text if len(text.split()) == 1 else str(move))
         line.push(move)
     return tuple(texts)
-
-
-def board_lines(line: Line) -> list[str]:
-    """The answer to `d`; in chess as Stockfish prints it: board, FEN, key, the pieces that give check."""
-    if line.NAME != CHESS:
-        return draw(line, Style(unicode=False)).splitlines()
-    import chess
-
-    edge = " +" + "---+" * 8
-    lines = ["", edge]
-    for number, row in enumerate(rows_of(line)):
-        cells = "".join(f" | {' ' if sign == '.' else sign}" for sign in row)
-        lines += [f"{cells} | {8 - number}", edge]
-    board = chess.Board(str(line), chess960=True)
-    checkers = " ".join(chess.square_name(square) for square in board.checkers())
-    lines += ["   " + "   ".join("abcdefgh"), ""]
-    return [*lines, f"Fen: {line}", f"Key: {line.key:016X}", f"Checkers: {checkers}".rstrip()]
 
 
 def info_string(text: str) -> str:

@@ -1,8 +1,9 @@
-"""One `go` from its limits to its answer: the time budget from the clocks, infos, ponder and stop; perft."""
+"""One `go` from its limits to its answer: the time budget from the clocks, infos, ponder and stop."""
 
 from __future__ import annotations
 
 import math
+import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +12,6 @@ from dataclasses import dataclass, replace
 import alphazero._core as _core
 from alphazero.base.text import reason
 from alphazero.games.core_types import Line
-from alphazero.games.lines import divide
 from alphazero.games.registry import CHESS
 from alphazero.play.uci.options import Options
 from alphazero.play.uci.protocol import (
@@ -24,9 +24,8 @@ from alphazero.play.uci.protocol import (
     move_texts,
     read_move,
 )
-from alphazero.search.choice import chosen_move, temperature_at
 from alphazero.search.move_stats import move_stats
-from alphazero.search.snapshot import Snapshot, wdl_of
+from alphazero.search.snapshot import MoveReport, Snapshot, wdl_of
 from alphazero.search.tables import SearchTables
 from alphazero.search.tree_search import SearchLimits, TreeSearch
 
@@ -111,12 +110,47 @@ def _is_decided(seen: Snapshot, left_s: float) -> bool:
     return seen.best.visits - max(move.visits for move in rivals) > playouts_left
 
 
+def temperature_at(number: int, start: float, decay_moves: int = 0, cutoff_move: int = 0) -> float:
+    """At the game's move `number`, 1 for the first, as in lc0 (src/search/classic/search.cc).
+
+    start: Temperature, 0 plays the best move. decay_moves: TempDecayMoves, over which it falls to 0, 0: it
+    stays. cutoff_move: TempCutoffMove, from which on the best move is played, 0: none.
+    """
+    if cutoff_move and number >= cutoff_move:
+        return 0.0
+    return start * max(0, decay_moves - (number - 1)) / decay_moves if decay_moves else start
+
+
+def chosen_move(
+    found: Snapshot, temperature: float, value_cutoff: float, draw: Callable[[], float] = random.random
+) -> MoveReport | None:
+    """The move to play: by visits ** (1 / temperature), by priors where there are no visits.
+
+    value_cutoff: percentage points of the chance to win that a move may lack to the most visited one. A
+    proven win is always played, and a move that is proven lost only if all are. draw: gives [0, 1).
+    """
+    if found.best is None or temperature <= 0 or found.best.proven in (1, -1):
+        return found.best
+    moves = [move for move in found.moves if move.proven != -1]
+    most = max(moves, key=lambda move: move.visits)
+    # lc0: "win probability" is (Q + 1) / 2, so that 100 points are a difference of 2 in Q.
+    moves = [move for move in moves if move.q >= most.q - value_cutoff / 50]
+    sizes = [move.visits / most.visits if most.visits else move.prior for move in moves]
+    largest = max(sizes)
+    weights = [(size / largest) ** (1 / temperature) if size else 0.0 for size in sizes]
+    left = draw() * sum(weights)
+    for move, weight in zip(moves, weights, strict=True):
+        left -= weight
+        if left < 0:
+            return move
+    return found.best
+
+
 class EngineSearch:
     """One `go`, answered with `bestmove` by run().
 
     tree: None where there is none. send: takes lines of the protocol. began: when the command was read, by
-    time.monotonic(). tables: asked at the root; the tree asks the same ones. counts: whether to report the
-    cost of the search.
+    time.monotonic(). tables: asked at the root; the tree asks the same ones.
     """
 
     def __init__(
@@ -129,14 +163,15 @@ class EngineSearch:
         began: float,
         *,
         tables: SearchTables | None,
-        counts: bool,
     ) -> None:
+        if limit := options["NodeLimit"]:
+            go = Go(nodes=limit, infinite=go.infinite, ponder=go.ponder, searchmoves=go.searchmoves)
         self._line, self._go, self._options = line, go, options
-        self._tree, self._tables, self._counts = tree, tables, counts
+        self._tree, self._tables = tree, tables
         self._result: int | None = None  # of the position, where the tables know it
         self._send = send
         self._is_stopped = False
-        self._budget = budget_of(go, line.first_player_to_move, options.whole("Move Overhead"))
+        self._budget = budget_of(go, line.first_player_to_move, options["Move Overhead"])
         self._clock_began = began
         self._pondering = go.ponder
         # Set when `bestmove` may be sent: at once, or after `stop` or `ponderhit`.
@@ -188,11 +223,11 @@ class EngineSearch:
             self._send([f"info depth 0 score {'mate 0' if is_mate else 'cp 0'}"])
             return (NULL_MOVE,)
         if self._tables is not None:
-            best = self._tables.begin(self._line, only, fast=self._options.is_on("SyzygyFastPlay"))
+            best = self._tables.begin(self._line, only, fast=self._options["SyzygyFastPlay"])
             if best is not None:  # the tables know the result, and which moves keep it
                 self._result, only = best.result, best.moves
         seen = self._search(self._tree, only) if self._tree is not None else None
-        cutoff = self._options.number("TempValueCutoff")
+        cutoff = self._options["TempValueCutoff"]
         if seen is not None and (move := chosen_move(seen, self._temperature(), cutoff)) is not None:
             return self._texts(move.pv[:2] or (move.move,))
         texts = self._texts((only or legal)[:1])
@@ -206,12 +241,12 @@ class EngineSearch:
         tree.start(SearchLimits(nodes=self._go.nodes, depth=self._go.depth, moves=only))
         if self._is_stopped:  # before the tree was started
             tree.stop()
-        budget, multipv = self._budget, self._options.whole("MultiPV")
+        budget, multipv = self._budget, self._options["MultiPV"]
         sent = time.monotonic()
         try:
             while not tree.wait(CLOCK_EVERY_S if budget.planned_s < math.inf else INFO_EVERY_S):
                 now = time.monotonic()
-                prunes, seconds = self._options.is_on("SmartPruning"), now - self._clock_began
+                prunes, seconds = self._options["SmartPruning"], now - self._clock_began
                 if not self._pondering and is_time_over(budget, tree.snapshot(0), seconds, prunes=prunes):
                     break
                 if now - sent >= INFO_EVERY_S:
@@ -224,14 +259,10 @@ class EngineSearch:
         # Any move may be drawn, and its line of play names the expected answer.
         seen = tree.snapshot(len(self._line.legal()) if self._temperature() > 0 else multipv)
         if seen.is_full:
-            limit = self._options.whole("MemoryLimit")
+            limit = self._options["MemoryLimit"]
             self._send([info_string(f"tree full (MemoryLimit {limit} MB): search ended")])
-        if self._counts:
-            size = f"{seen.tree_nodes:,} nodes, {seen.tree_bytes // 2**20} MB"
-            evaluated = f"{seen.evaluations:,} evaluations, {seen.cache_hits:,} from the cache"
-            self._send([info_string(f"{evaluated}; the tree has {size}")])
         self._send(self._infos(seen))
-        if self._options.is_on("VerboseMoveStats"):
+        if self._options["VerboseMoveStats"]:
             moves = [move.move for move in seen.moves]
             texts = {move: self._texts((move,))[0] for move in moves}
             rows = move_stats(seen, self._line, tree.settings, texts, tree.network_values(moves))
@@ -241,11 +272,11 @@ class EngineSearch:
     def _temperature(self) -> float:
         """Of this move, by lc0's count of moves, which begins with that of a FEN."""
         options = self._options
-        decay, cutoff = options.whole("TempDecayMoves"), options.whole("TempCutoffMove")
+        decay, cutoff = options["TempDecayMoves"], options["TempCutoffMove"]
         number = self._line.num_plies // 2 + 1
         if self._line.NAME == CHESS:
             number = _core.ChessPosition(str(self._line)).fullmove_number
-        return temperature_at(number, options.number("Temperature"), decay, cutoff)
+        return temperature_at(number, options["Temperature"], decay, cutoff)
 
     def _wait_for_an_evaluation(self, tree: TreeSearch, only: tuple[int, ...]) -> None:
         """Of the position, where the search was over before; so long `stop` ends nothing more."""
@@ -258,7 +289,7 @@ class EngineSearch:
             tree.wait(left)
 
     def _infos(self, seen: Snapshot) -> list[str]:
-        multipv, shows_wdl = self._options.whole("MultiPV"), self._options.is_on("UCI_ShowWDL")
+        multipv, shows_wdl = self._options["MultiPV"], self._options["UCI_ShowWDL"]
         seen = seen if self._result is None else with_result(seen, self._result)
         hits = self._tables.hits if self._tables is not None else 0
         if not seen.moves:
@@ -287,7 +318,7 @@ class EngineSearch:
 
     def _texts(self, moves: Sequence[int]) -> tuple[str, ...]:
         """Moves from the end of the line, as the protocol has them."""
-        return move_texts(self._line, moves, chess960=self._options.is_on("UCI_Chess960"))
+        return move_texts(self._line, moves, chess960=self._options["UCI_Chess960"])
 
 
 def with_result(seen: Snapshot, result: int) -> Snapshot:
@@ -295,29 +326,3 @@ def with_result(seen: Snapshot, result: int) -> Snapshot:
     value, wdl = float(result), wdl_of(result, float(result == 0))
     moves = tuple(replace(move, q=value, wdl=wdl) for move in seen.moves)
     return replace(seen, q=value, wdl=wdl, moves=moves)
-
-
-class PerftCount:
-    """One `go perft`, answered by run() as by Stockfish: leaves by first move, and their sum."""
-
-    ends_by_itself = True
-
-    def __init__(self, line: Line, depth: int, send: Callable[[list[str]], None], *, chess960: bool) -> None:
-        self._line, self._depth, self._send, self._chess960 = line, depth, send, chess960
-        self._is_stopped = False
-
-    def stop(self) -> None:
-        """End it without a sum."""
-        self._is_stopped = True
-
-    def run(self) -> None:
-        """Count and answer."""
-        total = 0
-        for move, leaves in divide(self._line, self._depth, lambda: self._is_stopped):
-            total += leaves
-            (text,) = move_texts(self._line, (move,), chess960=self._chess960)
-            self._send([f"{text}: {leaves}"])
-        if self._is_stopped:
-            self._send([info_string("perft: stopped before the end")])
-        else:
-            self._send(["", f"Nodes searched: {total}", ""])

@@ -43,17 +43,6 @@ def test_a_player_far_behind_resigns() -> None:
     )
 
 
-def test_both_must_agree_where_the_rule_is_two_sided() -> None:
-    rule = Adjudication(resign=ResignRule(movecount=2, score=500, twosided=True))
-    assert verdicts(Adjudicator(rule), [Score(700), Score(-500), Score(600), Score(-600)]) == [
-        None,
-        None,
-        None,
-        1.0,
-    ]
-    assert verdicts(Adjudicator(rule), [Score(0), Score(-500), Score(100), Score(-600)]) == [None] * 4
-
-
 @pytest.mark.parametrize(
     ("score", "written"),
     [(Score(35), "+0.35"), (Score(-120), "-1.20"), (Score(mate=5), "+M5"), (Score(mate=-2), "-M2")],

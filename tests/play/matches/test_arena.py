@@ -17,9 +17,8 @@ from alphazero.play.matches.limits import Limit, TimeControl
 from alphazero.play.matches.match import Arena, MatchPlan, dealt
 from alphazero.play.matches.openings import Opening
 from alphazero.play.matches.players import Player, decisions_of
-from alphazero.search.metered import Effort, Meter
 
-OPENINGS = [Opening(None, (move,), "A00", "Name") for move in ("e2e4", "d2d4", "c2c4")]
+OPENINGS = [Opening(None, (move,)) for move in ("e2e4", "d2d4", "c2c4")]
 PAIRINGS = tuple(pairings_of(3, OPENINGS, gauntlet=True))
 
 
@@ -44,9 +43,9 @@ def test_in_a_gauntlet_the_first_player_meets_the_others_and_else_all_meet_all()
 
 
 def test_a_plan_and_a_game_cross_to_another_process_as_they_are() -> None:
-    rules = Adjudication(DrawRule(40, 8, 10), ResignRule(3, 600, True), 300)
+    rules = Adjudication(DrawRule(40, 8, 10), ResignRule(3, 600), 300)
     limit = Limit(7, None, 0.5, TimeControl(60.0, 0.5, 40), 0.2)
-    player = Player("x\u00e9", "engine", "--player x", "", "", ("a", "b c"), "d", {"Hash": "16"}, limit, 0.25)
+    player = Player("x\u00e9", "engine", "--player x", "", ("a", "b c"), "d", {"Hash": "16"}, limit, 0.25)
     plan = MatchPlan("chess", (player, replace(player, limit=Limit())), PAIRINGS, rules)
     assert from_json(MatchPlan, to_json(plan)) == plan
     decisions = (Decision("e7e5", Score(-35), 12, 800, 0.1), Decision("a2a3"), Decision("x", Score(mate=3)))
@@ -54,7 +53,7 @@ def test_a_plan_and_a_game_cross_to_another_process_as_they_are() -> None:
     assert from_json(FinishedGame, to_json(game)) == game
 
 
-def test_a_player_is_made_ready_once_for_many_plans_and_time_counts_play() -> None:
+def test_a_player_is_made_ready_once_for_many_plans() -> None:
     made: list[str] = []
 
     def prepare(player: Player) -> Player:
@@ -64,14 +63,12 @@ def test_a_player_is_made_ready_once_for_many_plans_and_time_counts_play() -> No
     players = tuple(Player(name, "random") for name in "abc")
     plan = MatchPlan("chess", players, PAIRINGS[:4], Adjudication(max_plies=4))
     games: list[FinishedGame] = []
-    with Arena(prepare, Meter(6, 0.5)) as arena:
+    with Arena(prepare) as arena:
         arena.play(replace(plan, pairings=()), lambda game: True, print)
-        assert made == [] and arena.efforts == [Effort()]
+        assert made == []
         for _ in range(2):
             arena.play(plan, lambda game: games.append(game) is None, print)
         assert made == ["a", "b", "c"] and len(games) == 8
-        (effort,) = arena.efforts
-        assert (effort.evaluations, effort.evaluating_s) == (6, 0.5) and 0 < effort.seconds < 60
         changed = replace(players[0], limit=Limit(nodes=3))
         two = replace(plan, players=(changed, players[1]), pairings=PAIRINGS[:2])
         arena.play(two, lambda game: False, print)

@@ -37,14 +37,6 @@ def test_epd_lines_with_and_without_operations_and_fens_are_positions(tmp_path) 
     assert found[0].line("chess").num_plies == 0
 
 
-def test_eco_and_name_of_an_opening_are_those_of_the_book(tmp_path) -> None:
-    epd, pgn = tmp_path / "book.epd", tmp_path / "book.pgn"
-    epd.write_text(f'{ITALIAN.rsplit(" ", 2)[0]} eco "C50"; id "Italian Game";\n{ITALIAN}\n')
-    pgn.write_text('[ECO "C40"]\n[Opening "King\'s Knight"]\n\n1. e4 e5 2. Nf3 *\n\n[ECO "?"]\n\n1. d4 *\n')
-    assert [(opening.eco, opening.name) for opening in read_book(epd)] == [("C50", "Italian Game"), ("", "")]
-    assert [(opening.eco, opening.name) for opening in read_book(pgn)] == [("C40", "King's Knight"), ("", "")]
-
-
 def test_pgn_games_are_lines_of_so_many_plies(tmp_path) -> None:
     book = tmp_path / "book.pgn"
     book.write_text(GAMES)

@@ -70,12 +70,6 @@ def test_a_game_from_a_position_has_it_and_castles() -> None:
     assert game.headers["Termination"] == "adjudication" and game.headers["Result"] == "1/2-1/2"
 
 
-def test_an_opening_that_the_book_knows_is_named() -> None:
-    known = replace(MATE.pairing, opening=replace(MATE.pairing.opening, eco="A00", name="Barnes Opening"))
-    text = pgn_of(replace(MATE, pairing=known), PLAYERS)
-    assert '[ECO "A00"]\n' in text and '[Opening "Barnes Opening"]\n' in text
-
-
 def test_quotes_and_backslashes_of_names_are_escaped_as_the_pgn_standard_has_it() -> None:
     text = pgn_of(MATE, [replace(PLAYERS[0], name='a"b\\c'), PLAYERS[1]])
     assert '[Black "a\\"b\\\\c"]' in text

@@ -117,14 +117,15 @@ def test_the_newest_game_is_in_the_pgn_file_once_whatever_a_killed_match_left(tm
         assert path.read_text() == f"before\n\n{kept}{text}"
 
 
-def test_a_pgn_file_without_an_earlier_game_is_refused(tmp_path) -> None:
+def test_a_pgn_file_without_an_earlier_game_is_completed(tmp_path) -> None:
     state, path = tmp_path / "m.json", tmp_path / "m.pgn"
     with record(state, path) as match:
         match.add(over(2))
         match.add(over(1))
+    text = path.read_text()
     path.write_text("")
-    with pytest.raises(DataError, match=r"--pgn-out .*m\.pgn: game 2 is missing"):
-        record(state, path)
+    with record(state, path):
+        assert path.read_text() == text
 
 
 @pytest.mark.parametrize(

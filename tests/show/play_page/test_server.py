@@ -111,7 +111,7 @@ def test_the_game_as_pgn_is_read_by_python_chess(chess_server) -> None:
     status, answer = ask(chess_server, "pgn", moves=moves, players=["human", 'alpha "zero"'])
     game = chess.pgn.read_game(io.StringIO(answer["pgn"]))
     assert status == 200 and game is not None and not game.errors
-    assert game.headers["Result"] == "1-0" and game.headers["Black"] == 'alpha "zero"'
+    assert game.headers["Result"] == "1-0" and game.headers["Black"] == r"alpha \"zero\""
     assert game.end().board().is_checkmate()
     status, answer = ask(chess_server, "pgn", moves=["e4"], players=["a", "b"], resigned="1-0")
     assert "resignation" in answer["pgn"] and answer["pgn"].rstrip().endswith("1-0")

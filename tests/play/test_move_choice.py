@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from alphazero.search.choice import chosen_move, temperature_at
+from alphazero.play.uci.search import chosen_move, temperature_at
 from alphazero.search.snapshot import MoveReport, Snapshot
 
 
