@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from typing import TextIO
 
@@ -48,10 +49,8 @@ def stamped(text: str) -> str:
 
 def as_json(text: str, topic: Topic, fields: Mapping[str, object] | None = None) -> str:
     """A JSON object: time, topic, fields, text."""
-    now = time.time()
-    date, zone = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now)), time.strftime("%z")
-    fixed = {"time": f"{date}.{int(now * 1000) % 1000:03d}{zone}", "topic": topic.value}
-    return json.dumps({**fixed, **(fields or {}), "text": text})
+    now = datetime.now().astimezone().isoformat(timespec="milliseconds")
+    return json.dumps({"time": now, "topic": topic.value, **(fields or {}), "text": text})
 
 
 def in_json(text: str, source: str) -> str:
@@ -201,14 +200,13 @@ class Work:
 
 def duration(seconds: float) -> str:
     """'8 s', '2 min 10 s', '1 h 2 min', '3 days 4 h': no more than the two largest units."""
-    whole = round(seconds)
-    minutes, hours = round(seconds / 60), round(seconds / 3600)
+    whole, minutes, hours = round(seconds), round(seconds / 60), round(seconds / 3600)
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
-        first, rest = f"{whole // 60} min", f"{whole % 60} s" if whole % 60 else ""
+        first, (rest, unit) = f"{whole // 60} min", (whole % 60, "s")
     elif minutes < 24 * 60:
-        first, rest = f"{minutes // 60} h", f"{minutes % 60} min" if minutes % 60 else ""
+        first, (rest, unit) = f"{minutes // 60} h", (minutes % 60, "min")
     else:
-        first, rest = counted(hours // 24, "day"), f"{hours % 24} h" if hours % 24 else ""
-    return f"{first} {rest}".rstrip()
+        first, (rest, unit) = counted(hours // 24, "day"), (hours % 24, "h")
+    return f"{first} {rest} {unit}" if rest else first

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.files import open_regular
+from alphazero.base.files import read_at_most
 from alphazero.base.text import near_match, one_of, quoted, reason
 
 if sys.version_info >= (3, 11):
@@ -219,23 +219,16 @@ class TomlFile:
 def read_toml(path: Path) -> TomlFile:
     """The file. Raises ConfigError where it cannot be read or is no TOML."""
     try:
-        with open_regular(path) as file:
-            content = file.read(MOST_TOML_BYTES + 1)
-        if len(content) > MOST_TOML_BYTES:
-            raise ConfigError(f"{path}: over {MOST_TOML_BYTES:,} bytes; expected a TOML file of settings")
-        text = content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+        text = read_at_most(path, MOST_TOML_BYTES).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
         _refuse_long_keys(path, text)
         return TomlFile(path, text, tomllib.loads(text))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; expected a TOML file") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: {reason(error)}") from error
-    except ValueError as error:  # a number of more digits than Python reads
-        raise ConfigError(f"{path}: holds a number of thousands of digits; expected a TOML file") from error
-    except RecursionError:
-        raise ConfigError(f"{path}: nested too deeply; expected a TOML file of sections and keys") from None
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # also of large files, and of numbers of thousands of digits
+        raise ConfigError(f"{path}: {reason(error)}; expected a TOML file of settings") from error
 
 
 def _refuse_long_keys(path: Path, text: str) -> None:

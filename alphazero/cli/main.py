@@ -11,7 +11,6 @@ import tempfile
 import time
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
 from alphazero.base.errors import AlphaZeroError, LostConnectionError
@@ -30,10 +29,8 @@ SILENT_RANK_S = 3.0  # a rank that leaves the error to another waits this long b
 CRASH_STATUS = 1  # of an interpreter that ends with a traceback
 
 # How often a CPU thread that waits looks for work before it sleeps. GNU's OpenMP looks for milliseconds by
-# default, on a busy machine on the very core that the others need (docs/performance.md).
-SPIN_COUNT, BUSY_SPIN_COUNT = "20000", "0"
-BUSY_SHARE = 0.25  # of the processors, which other programs use
-BUSY_LOOKS, BUSY_PAUSE_S = 4, 0.02
+# default, on a busy machine on the very core that the others need.
+SPIN_COUNT = "20000"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -105,7 +102,7 @@ def entry_point(argv: Sequence[str] | None = None) -> NoReturn:
     """The process `alphazero ARGV`, by default of the command line; never returns."""
     if "OMP_WAIT_POLICY" not in os.environ:
         # Before torch is imported, which reads it; the processes of a job inherit it.
-        os.environ.setdefault("GOMP_SPINCOUNT", BUSY_SPIN_COUNT if is_busy() else SPIN_COUNT)
+        os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
     try:
         end_process(main(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:  # once more, while the process was ending
@@ -114,19 +111,3 @@ def entry_point(argv: Sequence[str] | None = None) -> NoReturn:
         # As Python would, but without unloading libraries, where NCCL waits for the other ranks.
         traceback.print_exc()
         end_process(CRASH_STATUS)
-
-
-def is_busy(figures: Path = Path("/proc/loadavg"), processors: int | None = None) -> bool:
-    """Whether other programs use this machine now and have for a while. False where that is unknown."""
-    least = BUSY_SHARE * (processors or os.cpu_count() or 1)
-    for look in range(BUSY_LOOKS):  # a program that ends or begins at this moment keeps it not busy
-        if look:
-            time.sleep(BUSY_PAUSE_S)
-        try:
-            load, _, _, running, *_ = figures.read_text(encoding="ascii").split()
-            others = min(float(load), int(running.split("/")[0]) - 1)  # this process runs
-        except (OSError, ValueError):
-            return False
-        if others < least:
-            return False
-    return True

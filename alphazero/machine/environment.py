@@ -10,8 +10,10 @@ import hashlib
 import platform
 import re
 import subprocess
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, distributions, requires, version
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -76,64 +78,47 @@ CPU_INFORMATION = Path("/proc/cpuinfo")
 
 def environment() -> dict[str, object]:
     """This machine and this program, as plain tables for JSON."""
-    memory = read_memory()
     changes = git("status", "--porcelain", "--untracked-files=no")
+    changed_files = [] if changes == UNKNOWN else [line.split()[-1] for line in changes.splitlines()]
     try:
-        devices: list[dict[str, object]] = [
-            {"index": device.index, "name": device.name, "uuid": device.uuid, "mig": device.in_mig_mode}
-            for device in list_devices(device_files_present())
-        ]
+        devices: list[dict[str, Any]] = [asdict(one) for one in list_devices(device_files_present())]
     except LaunchError as error:
         devices = [{"fault": str(error)}]
+    branch = git("rev-parse", "--abbrev-ref", "HEAD")
     return {
         "host": platform.node(),
         "platform": platform.platform(),
         "python": platform.python_version(),
         "packages": package_versions(),
-        "cuda": cuda_versions(),
+        "driver": driver_version(),
         "devices": devices,
-        "processor": {
-            "name": processor_name(),
-            "cores": count_cores(),
-            "processors": count_processors(),
-        },
-        "memory": {
-            "total_bytes": memory.total_bytes,
-            "available_bytes": memory.available_bytes,
-            "swap_bytes": psutil.swap_memory().total,
-        },
-        "git": {
-            "commit": git("rev-parse", "HEAD"),
-            "branch": git("rev-parse", "--abbrev-ref", "HEAD"),
-            "changed_files": []
-            if changes == UNKNOWN
-            else [line.split()[-1] for line in changes.splitlines()],
-        },
+        "processor": {"name": processor_name(), "cores": count_cores(), "processors": count_processors()},
+        "memory": asdict(read_memory()) | {"swap_bytes": psutil.swap_memory().total},
+        "git": {"commit": git("rev-parse", "HEAD"), "branch": branch, "changed_files": changed_files},
     }
 
 
 def package_versions() -> dict[str, str]:
-    """Of this program and of all that it requires, by name."""
-    required = ["alphazero", "torch", "deepspeed", "numpy"]
+    """Of this program, of all installed packages that it requires, and of those of NVIDIA, by name."""
+    required = {"alphazero"}
     with contextlib.suppress(PackageNotFoundError):  # a checkout that was never installed
-        required += [line for line in requires("alphazero") or [] if "extra ==" not in line]
-    found = {re.split(r"[^\w.-]", line, maxsplit=1)[0]: line for line in required}
-    # What only other versions of Python need is not missing here.
-    versions = {name: version_of(name) for name in found}
-    return {name: its for name, its in versions.items() if its != NOT_INSTALLED or ";" not in found[name]}
+        lines = [line for line in requires("alphazero") or [] if "extra ==" not in line]
+        required |= {re.split(r"[^\w.-]", line, maxsplit=1)[0].lower() for line in lines}
+    installed = {str(package.metadata["Name"]): package.version for package in distributions()}
+    return {
+        name: installed[name]
+        for name in sorted(installed)
+        if name.lower() in required or name.startswith("nvidia-")
+    }
 
 
-def cuda_versions() -> dict[str, str]:
-    """The driver ("none" where there is none) and the packages of NVIDIA."""
+def driver_version() -> str:
+    """Of NVIDIA's driver; "none" where there is none."""
     try:
         with open_nvml() as nvml:
-            driver = nvml.driver().version or UNKNOWN
+            return nvml.driver() or UNKNOWN
     except NvmlUnusable as error:
-        driver = UNKNOWN if error.code is None else "none"
-    packages = {str(package.metadata["Name"]): package.version for package in distributions()}
-    return {"driver": driver} | {
-        name: packages[name] for name in sorted(packages) if name.startswith("nvidia-")
-    }
+        return UNKNOWN if error.code is None else "none"
 
 
 def processor_name(path: Path = CPU_INFORMATION) -> str:

@@ -11,13 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from alphazero.base.text import counted, table
-from alphazero.machine.findings import Finding, Severity, exit_status, shown, worst
-from alphazero.machine.judge import Judge, judge_gpus, judge_host, judge_nvml
+from alphazero.machine.judge import (
+    Finding,
+    Judge,
+    Severity,
+    exit_status,
+    judge_gpus,
+    judge_host,
+    judge_nvml,
+    shown,
+    worst,
+)
 from alphazero.machine.memory import HostReading, read_host
-from alphazero.machine.nvml import Driver, GpuReading, NvmlUnusable, expects_gpus, open_nvml
+from alphazero.machine.nvml import GpuReading, NvmlUnusable, expects_gpus, open_nvml
 
 FORMAT = "alphazero-health"
 VERSION = 2
@@ -30,7 +37,7 @@ class HealthReport:
 
     host: str
     time: float
-    driver: Driver | None
+    driver: str | None
     gpus: tuple[GpuReading, ...]
     machine: HostReading
     findings: tuple[Finding, ...]
@@ -48,7 +55,7 @@ def check_this_host(directory: Path, device: str) -> HealthReport:
     asked).
     """
     host = socket.gethostname()
-    driver: Driver | None = None
+    driver: str | None = None
     gpus: tuple[GpuReading, ...] = ()
     present = expects_gpus(device)
     judge = Judge(host)
@@ -65,7 +72,7 @@ def check_this_host(directory: Path, device: str) -> HealthReport:
         judge.findings.append(judge_nvml(error, host, present))
     findings = judge.findings
     visible = tuple(filter(is_visible, gpus))
-    findings += judge_gpus(visible, host, family_of_this_process())
+    findings += judge_gpus(visible, host)
     machine = read_host(directory)
     findings += judge_host(machine, host, len(visible))
     return HealthReport(host, time.time(), driver, visible, machine, tuple(findings))
@@ -85,17 +92,6 @@ def is_visible(gpu: GpuReading) -> bool:
     )
 
 
-def family_of_this_process(*, with_siblings: bool = False) -> frozenset[int]:
-    """This process, those that started it and those it started; with siblings all that its parent started."""
-    own = psutil.Process()
-    try:
-        above = own.parents()
-        oldest = above[0] if with_siblings and above else own
-        return frozenset(process.pid for process in (own, *above, *oldest.children(recursive=True)))
-    except psutil.Error:  # one of them ended just now
-        return frozenset({own.pid, os.getppid()})
-
-
 def to_json(report: HealthReport, *, strict: bool = False) -> dict[str, object]:
     """The schema of docs/health.md. strict: see exit_status."""
     return {
@@ -106,7 +102,7 @@ def to_json(report: HealthReport, *, strict: bool = False) -> dict[str, object]:
         "severity": worst(report.findings).word,
         "exit_status": exit_status(report.findings, strict=strict),
         "kernel": platform.release(),
-        "driver": None if report.driver is None else dataclasses.asdict(report.driver),
+        "driver": report.driver,
         "gpus": [dataclasses.asdict(gpu) | {"lost": gpu.lost or None} for gpu in report.gpus],
         "machine": dataclasses.asdict(report.machine),
         "findings": [finding.to_json() for finding in report.findings],
@@ -121,7 +117,7 @@ def to_table(report: HealthReport) -> str:
     verdict = "not fit for training" if Severity.FAIL in severities else "fit for training"
     lines = [f"{report.host}: {verdict}" + (f" ({', '.join(counts)})" if counts else ""), ""]
     if report.driver is not None:
-        lines.append(f"driver {report.driver.version or '?'}, CUDA up to {report.driver.cuda or '?'}")
+        lines.append(f"driver {report.driver}")
     if report.gpus:
         head = ("device", "name", "util %", "memory GiB", "temp C", "power W", "links", "health")
         lines += [*table([head, *(_gpu_row(gpu, report.findings) for gpu in report.gpus)]), ""]

@@ -1,13 +1,86 @@
-"""What readings of GPUs and of the host mean: their limits, and each fault with its advice."""
+"""What readings of GPUs and of the host mean: their limits, each fault with its advice, the exit status."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import IntEnum
 
-from alphazero.machine.findings import Finding, Severity
 from alphazero.machine.memory import HostReading
 from alphazero.machine.nvml import GpuReading, NvmlUnusable
+
+
+class Severity(IntEnum):
+    """From good to bad; `unknown` is what could not be read, which is neither good nor a fault."""
+
+    OK = 0
+    UNKNOWN = 1
+    WARN = 2
+    FAIL = 3
+
+    @property
+    def word(self) -> str:
+        """ok, unknown, warn or fail, as in JSON."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check of one device, of the host itself (`device` and `uuid` empty) or of a rank ("rank3").
+
+    name: what was checked, with its unit (temperature_c). value: what was read, None where unknown.
+    threshold: the limit that decided, None where there is none.
+    advice: what to do, or why the value is unknown; one line, empty where all is well.
+    """
+
+    severity: Severity
+    host: str
+    device: str
+    uuid: str
+    name: str
+    value: float | str | None
+    threshold: float | str | None
+    advice: str
+
+    @property
+    def matter(self) -> str:
+        """How bad, where, and what was found."""
+        device = f" {self.device}" if self.device else ""
+        uuid = f" ({self.uuid})" if self.uuid else ""
+        return f"{self.severity.word}: {self.host}{device}{uuid}: {self.name} = {self.value_text}"
+
+    @property
+    def value_text(self) -> str:
+        """The value and its limit, for people."""
+        value = "?" if self.value is None else shown(self.value)
+        return value if self.threshold is None else f"{value} (limit {shown(self.threshold)})"
+
+    def line(self) -> str:
+        """For a log: host, device and UUID, what was found and what to do."""
+        return f"health {self.matter}: {self.advice}"
+
+    def to_json(self) -> dict[str, object]:
+        """The keys of docs/health.md."""
+        named = {"severity": self.severity.word, "device": self.device or None, "uuid": self.uuid or None}
+        return asdict(self) | named
+
+
+def shown(value: float | str) -> str:
+    """Numbers with at most three digits after the point, without trailing zeros."""
+    if isinstance(value, float):
+        return f"{value:.3f}".rstrip("0").rstrip(".")
+    return str(value)
+
+
+def worst(findings: Iterable[Finding]) -> Severity:
+    """The worst severity; OK where there is no finding."""
+    return max((finding.severity for finding in findings), default=Severity.OK)
+
+
+def exit_status(findings: Iterable[Finding], *, strict: bool = True) -> int:
+    """0 healthy (unknowns included), 1 with warnings if they are to count (strict), 2 with failures."""
+    return {Severity.WARN: int(strict), Severity.FAIL: 2}.get(worst(findings), 0)
+
 
 MIB = 1 << 20
 
@@ -133,10 +206,8 @@ def judge_nvml(error: NvmlUnusable, host: str, device_present: bool) -> Finding:
     return Finding(severity, host, "", "", "nvml", str(error), None, advice)
 
 
-def judge_gpus(
-    readings: Sequence[GpuReading], host: str, own_pids: Collection[int], *, running: bool = False
-) -> list[Finding]:
-    """Findings of all `readings`; `own_pids` may use the devices. running: a job trains on them."""
+def judge_gpus(readings: Sequence[GpuReading], host: str, *, running: bool = False) -> list[Finding]:
+    """Findings of all `readings`. running: a job trains on them."""
     any_link = any(is_active for reading in readings for is_active in (reading.nvlinks or {}).values())
     findings: list[Finding] = []
     for reading in readings:
@@ -150,7 +221,8 @@ def judge_gpus(
                 judge.compare(name, getattr(reading, name), limit)
             _judge_clocks(judge, reading)
             _judge_nvlinks(judge, reading, any_link)
-            _judge_others(judge, reading, own_pids, running)
+            if not running:
+                _judge_others(judge, reading)
         findings += judge.findings
     return findings
 
@@ -181,24 +253,12 @@ def _judge_nvlinks(judge: Judge, reading: GpuReading, any_link: bool) -> None:
     judge.add(severity, "nvlinks", f"inactive: {', '.join(inactive)}", None, advice)
 
 
-def _judge_others(judge: Judge, reading: GpuReading, own_pids: Collection[int], running: bool) -> None:
-    """Memory that is not ours, by a process that NVML lists or not (one in another container).
-
-    During a job a process without a name may be a rank itself, its PID that of another namespace.
-    """
-    if reading.processes is None and reading.memory_used_bytes is None:
-        judge.unknown("processes")
-        return
-    processes = reading.processes or ()
-    foreign = [
-        process for process in processes if process.pid not in own_pids and (process.name or not running)
-    ]
-    others = sum(process.memory_bytes or 0 for process in foreign)
-    if not running:
-        own = sum(process.memory_bytes or 0 for process in processes if process.pid in own_pids)
-        others = max((reading.memory_used_bytes or 0) - own, others)
-    by = ", ".join(f"pid {process.pid} ({process.name or 'outside this container'})" for process in foreign)
-    judge.compare("others_memory_mib", others // MIB, OTHERS_MEMORY, by=by or "no process that NVML lists")
+def _judge_others(judge: Judge, reading: GpuReading) -> None:
+    """Memory in use before a job, by a process that NVML lists or not (one in another container)."""
+    used, processes = reading.memory_used_bytes, reading.processes or ()
+    by = ", ".join(f"pid {process.pid} ({process.name or 'outside this container'})" for process in processes)
+    value = None if used is None else used // MIB
+    judge.compare("others_memory_mib", value, OTHERS_MEMORY, by=by or "no process that NVML lists")
 
 
 def judge_xid(xid: int, reading: GpuReading, host: str) -> Finding:

@@ -14,6 +14,7 @@ import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -126,22 +127,12 @@ def _owner(entry: str, devices: tuple[Device, ...], where: str) -> int:
     return owners[0].index
 
 
-def processors_near(uuid: str, root: Path = ROOT) -> Processors:
-    """The processors near a GPU of this host, none where unknown.
+def processors_near(address: str, root: Path = ROOT) -> Processors:
+    """The processors near the PCI device at `address`, as 0000:17:00.0; none where unknown.
 
-    uuid: with or without the prefix. root: where /sys is found.
+    root: where /sys is found.
     """
-    try:
-        with open_nvml() as nvml:
-            address = nvml.pci_address(uuid)
-    except NvmlUnusable:
-        return frozenset()
-    # NVML's addresses have eight digits of domain where sysfs has four.
-    return read_processors(root / "sys/bus/pci/devices" / address[-len("0000:00:00.0") :] / "local_cpulist")
-
-
-def read_processors(path: Path) -> Processors:
-    """A list of the kernel, as 0-3,8; none where the file is not there or holds no such list."""
+    path = root / "sys/bus/pci/devices" / address / "local_cpulist"  # such as 0-3,8
     try:
         parts = [part.partition("-") for part in path.read_text(encoding="ascii").strip().split(",") if part]
         pairs = [(int(first), int(last or first)) for first, _, last in parts]
@@ -152,14 +143,9 @@ def read_processors(path: Path) -> Processors:
 
 def processors_text(processors: Processors) -> str:
     """As the kernel writes it: 0-3,8."""
-    numbers = sorted(processors)
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    runs = groupby(enumerate(sorted(processors)), key=lambda pair: pair[1] - pair[0])
+    ends = [(numbers[0], numbers[-1]) for numbers in ([number for _, number in run] for _, run in runs)]
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
 
 
 def omp_threads(environment: Mapping[str, str], name: str = "OMP_NUM_THREADS") -> int:
@@ -238,10 +224,14 @@ def outward_addresses(addresses: tuple[tuple[str, str], ...]) -> list[str]:
 
 def names_link(address: str) -> bool:
     """True for an address of one link alone (fe80::...), which machines may share."""
-    try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_link_local
-    except ValueError:
-        return False
+    ip = _ip(address)
+    return ip is not None and ip.is_link_local
+
+
+def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(address.partition("%")[0])
+    return None
 
 
 def addresses_of(name: str) -> tuple[str, ...]:
@@ -291,7 +281,7 @@ def listen_on(address: str, port: int) -> socket.socket:
     """
     targets = _resolved(address, port)
     for family, target in targets:
-        if _is_loopback(str(target[0])) and not names_loopback(address):
+        if names_loopback(str(target[0])) and not names_loopback(address):
             continue  # a line `127.0.1.1 <own name>` of /etc/hosts, by which no other machine gets here
         listener = _bound(family, str(target[0]), port, address)
         if listener is not None:
@@ -305,19 +295,13 @@ def listen_on(address: str, port: int) -> socket.socket:
 
 def names_loopback(address: str) -> bool:
     """True for localhost and loopback addresses, as written."""
-    return address.lower() in LOOPBACK_NAMES or _is_loopback(address)
+    ip = _ip(address)
+    return address.lower() in LOOPBACK_NAMES if ip is None else ip.is_loopback
 
 
 def is_everywhere(listener: socket.socket) -> bool:
     """True where it listens on all interfaces."""
     return listener.getsockname()[0] in EVERYWHERE
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
 
 
 def _bound(family: int, host: str, port: int, address: str) -> socket.socket | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,14 +106,6 @@ class GpuReading:
         return f"gpu{self.index}"
 
 
-@dataclass(frozen=True)
-class Driver:
-    """Versions, None where unknown; cuda is the newest CUDA that the driver supports, as "12.8"."""
-
-    version: str | None
-    cuda: str | None
-
-
 def device_files_present() -> bool:
     """True where the kernel shows an NVIDIA device, whatever NVML thinks of it."""
     return any(Path("/dev").glob("nvidia[0-9]*")) or any(Path("/proc/driver/nvidia/gpus").glob("*"))
@@ -159,11 +151,10 @@ class Nvml:
         # What a device answers that cannot be used any more, whichever figure was asked for.
         self._lost = (library.NVMLError_GpuIsLost, library.NVMLError_ResetRequired)
 
-    def driver(self) -> Driver:
-        """Versions of driver and CUDA."""
-        version = self._value(self.library.nvmlSystemGetDriverVersion)
-        cuda = self._value(self.library.nvmlSystemGetCudaDriverVersion_v2)
-        return Driver(version, None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}")
+    def driver(self) -> str | None:
+        """The version of the driver, None where unknown."""
+        version: str | None = self._value(self.library.nvmlSystemGetDriverVersion)
+        return version
 
     def _value(self, call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
         """None where NVML answers with an error."""
@@ -178,13 +169,6 @@ class Nvml:
         except self.library.NVMLError as error:
             raise NvmlUnusable(error.value, str(error)) from error
 
-    def _handles(self) -> Iterator[tuple[int, Any]]:
-        """Each device that answers, with its index."""
-        for index in range(self._value(self.library.nvmlDeviceGetCount) or 0):
-            handle = self._value(self.library.nvmlDeviceGetHandleByIndex, index)
-            if handle is not None:
-                yield index, handle
-
     def devices(self) -> tuple[Device, ...]:
         """All devices, with their MIG devices. Raises NvmlUnusable where one does not answer."""
         try:
@@ -198,18 +182,12 @@ class Nvml:
         # Devices that cannot be split answer "not supported", old drivers "no such function".
         mode = self._value(nvml.nvmlDeviceGetMigMode, handle)
         in_mig_mode = mode is not None and mode[0] == nvml.NVML_DEVICE_MIG_ENABLE
-        parts = self._mig_handles(handle) if in_mig_mode else ()
-        uuids = tuple(nvml.nvmlDeviceGetUUID(part) for part in parts)
+        most = self._value(nvml.nvmlDeviceGetMaxMigDeviceCount, handle) if in_mig_mode else 0
+        parts = (self._value(nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, at) for at in range(most or 0))
+        uuids = tuple(nvml.nvmlDeviceGetUUID(part) for part in parts if part is not None)
         return Device(
             index, nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle), in_mig_mode, uuids
         )
-
-    def _mig_handles(self, handle: Any) -> Iterator[Any]:  # noqa: ANN401
-        nvml = self.library
-        for instance in range(self._value(nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
-            part = self._value(nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, instance)
-            if part is not None:
-                yield part
 
     def gpus(self) -> tuple[GpuReading, ...]:
         """All GPUs; one that does not answer is `lost`. Raises NvmlUnusable if NVML cannot list them."""
@@ -240,7 +218,9 @@ class Nvml:
         return {
             "memory_used_bytes": lambda device: int(self._memory(device).used),
             "utilisation_percent": lambda device: int(nvml.nvmlDeviceGetUtilizationRates(device).gpu),
-            "temperature_c": self._temperature,
+            "temperature_c": lambda device: int(
+                nvml.nvmlDeviceGetTemperature(device, nvml.NVML_TEMPERATURE_GPU)
+            ),
             "power_w": lambda device: nvml.nvmlDeviceGetPowerUsage(device) / 1000,
         }
 
@@ -282,13 +262,6 @@ class Nvml:
         """Total and used bytes; used without what the driver reserves for itself."""
         return self.library.nvmlDeviceGetMemoryInfo(device, self.library.nvmlMemory_v2)
 
-    def _temperature(self, device: Any) -> int:  # noqa: ANN401
-        nvml = self.library
-        try:
-            return int(nvml.nvmlDeviceGetTemperature(device, nvml.NVML_TEMPERATURE_GPU))
-        except nvml.NVMLError_FunctionNotFound:  # pynvml: to be removed with CUDA 14
-            return int(nvml.nvmlDeviceGetTemperatureV(device, nvml.NVML_TEMPERATURE_GPU))
-
     def _clock_reasons(self, device: Any) -> tuple[str, ...]:  # noqa: ANN401
         bits = int(self.library.nvmlDeviceGetCurrentClocksEventReasons(device))
         named = tuple(name for bit, name in CLOCK_REASONS.items() if bits & bit)
@@ -314,19 +287,6 @@ class Nvml:
             for entry in self.library.nvmlDeviceGetComputeRunningProcesses(device)
         )
 
-    def pci_address(self, uuid: str) -> str:
-        """Of the GPU with this UUID, which may lack its prefix, or with this MIG device; "" where unknown."""
-        nvml = self.library
-        for _, handle in self._handles():
-            names = [
-                self._value(nvml.nvmlDeviceGetUUID, part) for part in (handle, *self._mig_handles(handle))
-            ]
-            if any(name and name.endswith(uuid) for name in names):
-                information = self._value(nvml.nvmlDeviceGetPciInfo, handle)
-                address = b"" if information is None else information.busId
-                return (address.decode() if isinstance(address, bytes) else str(address)).lower()
-        return ""
-
     @contextmanager
     def xid_events(self) -> Iterator[XidEvents]:
         """Events of all devices, until the end of the block."""
@@ -334,7 +294,8 @@ class Nvml:
         with contextlib.suppress(self.library.NVMLError):  # without events the figures are still watched
             events = self.library.nvmlEventSetCreate()
         try:
-            yield XidEvents(self.library, events, () if events is None else self._handles())
+            num_gpus = self._value(self.library.nvmlDeviceGetCount) if events is not None else 0
+            yield XidEvents(self.library, events, num_gpus or 0)
         finally:
             if events is not None:
                 self.library.nvmlEventSetFree(events)
@@ -343,14 +304,15 @@ class Nvml:
 class XidEvents:
     """Xid events of those GPUs for which the driver offers them."""
 
-    def __init__(self, nvml: Any, events: Any, handles: Iterable[tuple[int, Any]]) -> None:  # noqa: ANN401
+    def __init__(self, nvml: Any, events: Any, num_gpus: int) -> None:  # noqa: ANN401
         self._nvml = nvml
         self._events = events
         self._index_of: dict[int | None, int] = {}
         xid = nvml.nvmlEventTypeXidCriticalError
-        for index, handle in handles:
+        for index in range(num_gpus):
             # One that offers none (MIG, old devices) is left out; one that is lost is found by its readings.
             with contextlib.suppress(nvml.NVMLError):
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
                 if nvml.nvmlDeviceGetSupportedEventTypes(handle) & xid:
                     nvml.nvmlDeviceRegisterEvents(handle, xid, events)
                     self._index_of[_address(handle)] = index

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 
-from alphazero.machine.findings import Finding, Severity
-from alphazero.machine.health import family_of_this_process, is_visible
-from alphazero.machine.judge import judge_gpus, judge_host, judge_nvml, judge_xid
+from alphazero.machine.health import is_visible
+from alphazero.machine.judge import Finding, Severity, judge_gpus, judge_host, judge_nvml, judge_xid
 from alphazero.machine.memory import read_host
 from alphazero.machine.nvml import GpuReading, Nvml, NvmlUnusable, XidEvents, expects_gpus, open_nvml
 
@@ -80,12 +79,7 @@ class HealthWatcher:
     def _look(self, nvml: Nvml | None) -> None:
         gpus = self._named(nvml.gpus()) if nvml is not None else []
         host = read_host(self.directory)
-        findings = judge_gpus(
-            gpus,
-            self._host,
-            family_of_this_process(with_siblings=True),  # our parent, the agent, started the job
-            running=True,
-        )
+        findings = judge_gpus(gpus, self._host, running=True)
         findings += judge_host(host, self._host, num_gpus=0, running=True)
         for finding in findings:
             self._report_once(finding)

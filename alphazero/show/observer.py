@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from alphazero.machine.findings import Finding
+from alphazero.machine.judge import Finding
 from alphazero.machine.memory import read_host
 from alphazero.machine.nvml import GpuReading
 from alphazero.show.alarms import (

@@ -1,4 +1,4 @@
-"""TensorBoard: curves, settings with final figures, and texts of a run; each point once after resumes.
+"""TensorBoard: curves and texts of a run; each point once after resumes.
 
 The event files are in the run's directory, because TensorBoard names a run by the directory of its events.
 """
@@ -10,8 +10,6 @@ from typing import Any
 
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import Field, MetricWriter
-
-Setting = str | bool | int | float
 
 FLUSH_S = 10  # until a point is on disk where no checkpoint asks for it earlier
 # What the name of a curve begins with, by the kind of its figures. TensorBoard sorts groups by name and has
@@ -30,10 +28,6 @@ PREFIXES = {
 GPU_PREFIX, GPUS_OF_SELF_PLAY = "gpu/", "5_system/selfplay_"
 # Names and axes rather than figures.
 NO_CURVES = {"sample_id_sum", "slowest_rank", "generation", "minutes", "num_positions", "ended_in_step"}
-FINAL_FIGURES = (
-    *(f"2_validation/{name}" for name in ("policy_top1", "policy_loss", "value_loss", "move_error")),
-    *("1_train/policy_loss", "1_train/value_loss", "3_selfplay/games"),
-)
 
 
 def points_of(kind: str, step: int, figures: Mapping[str, float]) -> Iterator[tuple[str, int, float]]:
@@ -62,10 +56,9 @@ class TensorBoardViewer(MetricWriter):
     value other than zero, so that what is always zero has no curve.
     """
 
-    def __init__(self, run: RunDirectory, first_step: int, settings: Mapping[str, Setting]) -> None:
+    def __init__(self, run: RunDirectory, first_step: int) -> None:
         """first_step: of the checkpoint that the run resumes from, else 0."""
         from torch.utils.tensorboard import SummaryWriter
-        from torch.utils.tensorboard.summary import hparams
 
         # Points after the checkpoint are repeated, so they are hidden; without one, all are.
         kept = first_step + 1 if first_step else 0
@@ -73,11 +66,6 @@ class TensorBoardViewer(MetricWriter):
         self._last_steps: dict[str, int] = {}  # by curve, of the newest point
         writer: Any = SummaryWriter
         self._writer = writer(str(run.path), purge_step=kept, flush_secs=FLUSH_S)
-        self._file = self._writer.file_writer
-        # The row of this run among the hyper-parameters; its figures are the last points of curves.
-        *beginning, self._end = hparams(dict(settings), dict.fromkeys(FINAL_FIGURES, 0.0))  # type: ignore[no-untyped-call]
-        for summary in beginning:
-            self._file.add_summary(summary, 0)  # always at step 0, so that no resume hides it
 
     def write(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
         """Add the figures that are curves; an event is a text, a line for each field."""
@@ -101,10 +89,8 @@ class TensorBoardViewer(MetricWriter):
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
         log = SessionLog(status=SessionLog.START)
-        self._file.add_event(Event(step=step + 1, session_log=log))
+        self._writer.file_writer.add_event(Event(step=step + 1, session_log=log))
 
     def close(self, failed: bool = False) -> None:
-        """Flush and close. TensorBoard keeps the first end it reads, and a failed run may be resumed."""
-        if not failed:
-            self._file.add_summary(self._end, 0)
+        """Flush and close."""
         self._writer.close()

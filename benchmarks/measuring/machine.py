@@ -8,7 +8,7 @@ import platform
 import torch
 
 from alphazero.base.errors import ConfigError
-from alphazero.machine.environment import commit_of, cuda_versions, version_of
+from alphazero.machine.environment import commit_of, driver_version, version_of
 from alphazero.network.model.precision import choose_device
 from benchmarks.network import device_name
 
@@ -31,6 +31,6 @@ def describe_machine(wanted: str) -> dict[str, object]:
         **{package: version_of(package) for package in PACKAGES},
         "CUDA": torch.version.cuda or "none",
         "cuDNN": str(torch.backends.cudnn.version() or "none"),
-        "driver": cuda_versions()["driver"],
+        "driver": driver_version(),
     }
     return {**found, "versions": versions, "commit": commit_of(), "cores": len(os.sched_getaffinity(0))}

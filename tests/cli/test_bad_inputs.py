@@ -173,7 +173,7 @@ TABLE = [
         ["no.pt"],
     ),
     ("a report of no run", ["report", "{tmp}/none"], ["none", "run directory"]),
-    ("a report in no format", ["report", "{tmp}", "--out", "r.gif"], ["r.gif", ".png"]),
+    ("a report in no format", ["report", "{tmp}", "--out", "r.gif"], ["r.gif", ".html"]),
     ("a column that is none", ["solve", "448"], ["move 3", "'8'", "expected a legal move"]),
     ("a game that is over", ["solve", "1212121"], ["'1212121'", "over"]),
     ("no such benchmark", ["bench", "speed"], ["'speed'", "loader"]),

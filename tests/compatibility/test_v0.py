@@ -134,8 +134,8 @@ def test_the_metrics_are_drawn_and_the_checkpoints_listed(
     copied: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(copied)
-    assert main(["report", "runs/selfplay", "--out", "run.png"]) == 0
-    assert Path("run.png").stat().st_size > 1000
+    assert main(["report", "runs/selfplay", "--out", "run.html"]) == 0
+    assert Path("run.html").stat().st_size > 1000
     assert main(["checkpoint", "list", "runs/selfplay"]) == 0
     assert main(["checkpoint", "verify", "runs/selfplay"]) == 0
     assert "step-00000012" in capsys.readouterr().out

@@ -10,8 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from alphazero.machine.findings import Severity, exit_status
-from alphazero.machine.judge import judge_host
+from alphazero.machine.judge import Severity, exit_status, judge_host
 from alphazero.machine.memory import HostReading, read_host, read_memory
 
 MIB = 1 << 20

@@ -1,6 +1,5 @@
-"""Processors near GPUs, as a made-up sysfs and a library compiled in place of NVML tell them."""
+"""Processors near GPUs, as a made-up sysfs tells them."""
 
-import json
 import os
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from alphazero.machine.machine import (
     bind,
     is_bound_by_launcher,
     processors_near,
-    read_processors,
+    processors_text,
 )
 from tests.support.paths import REPOSITORY
 
@@ -33,44 +32,14 @@ def write(path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "\n", "a-b\n", "1-\nx", "0-3;5"])
 def test_what_is_no_list_of_processors_is_none(tmp_path, text):
-    write(tmp_path / "list", text)
-    assert read_processors(tmp_path / "list") == frozenset()
-    assert read_processors(tmp_path / "absent") == frozenset()
+    write(tmp_path / "sys/bus/pci/devices/0000:17:00.0/local_cpulist", text)
+    assert processors_near("0000:17:00.0", tmp_path) == frozenset()
+    assert processors_near("0000:ff:00.0", tmp_path) == frozenset()
 
 
-def near_by_nvml(library: Path, directory: Path, scenario: str, uuids: list[str], root: Path) -> list[str]:
-    """In a process that finds the made-up library."""
-    (directory / "scenario").write_text(scenario)
-    program = f"""
-import json
-from pathlib import Path
-from alphazero.machine.machine import processors_near, processors_text
-print(json.dumps([processors_text(processors_near(uuid, Path({str(root)!r}))) for uuid in {uuids!r}]))
-"""
-    variables = {"FAKE_NVML": str(directory / "scenario"), "LD_LIBRARY_PATH": str(library)}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, **variables, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout)
-
-
-def test_sysfs_tells_what_is_near_and_a_mig_device_is_near_what_its_gpu_is(fake_nvml, tmp_path, root):
-    scenario = (
-        "gpu GPU-aa\npci 00000000:17:00.0\ngpu GPU-bb\nmig MIG-dd\npci 00000000:CA:00.0\n"
-        "gpu GPU-cc\npci 00000000:FF:00.0\ngpu GPU-ee\n"
-    )
-    uuids = ["aa", "MIG-dd", "GPU-cc", "GPU-ee", "GPU-ff"]
-    assert near_by_nvml(fake_nvml, tmp_path, scenario, uuids, root) == ["0-7,16-23", "8-15,24-31", "", "", ""]
-
-
-def test_without_a_driver_nothing_is_known(fake_nvml, tmp_path, root, monkeypatch):
-    assert near_by_nvml(fake_nvml, tmp_path, "init 9\n", ["GPU-aa"], root) == [""]
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert processors_near("GPU-aa", root) == frozenset()
+def test_sysfs_tells_what_is_near(root):
+    near = [processors_text(processors_near(f"0000:{bus}:00.0", root)) for bus in ("17", "ca")]
+    assert near == ["0-7,16-23", "8-15,24-31"]
 
 
 def test_a_process_is_bound_with_all_its_threads():

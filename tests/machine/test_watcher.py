@@ -1,9 +1,7 @@
 """The watch during training: figures at each look, every fault once, and nothing that disturbs the job."""
 
 import json
-import os
 import queue
-import signal
 import socket
 import subprocess
 import sys
@@ -153,36 +151,6 @@ def test_a_device_lost_on_the_way_keeps_its_uuid_in_the_log(gpus, watching):
         job.end()
     assert "gpu0 (GPU-aa): answers = GPU is lost" in line
     assert len(job.said()) == 1
-
-
-@pytest.fixture
-def foreign_pid() -> Iterator[int]:
-    """A process that no relative of a watched job started: its parent has ended."""
-    shell = subprocess.run(
-        ["sh", "-c", "sleep 60 >/dev/null 2>&1 & echo $!"], capture_output=True, text=True, check=True
-    )
-    yield int(shell.stdout)
-    os.kill(int(shell.stdout), signal.SIGKILL)
-
-
-def test_a_foreign_process_is_said_and_the_job_itself_is_not(gpus, watching, foreign_pid):
-    gpus.are(ONE)
-    # Of the same parent as the job, as another rank is.
-    own = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    # No PID of Linux is so large: a process of another namespace, perhaps a rank.
-    ours = ONE + f"process {own.pid} 9000\nprocess 4194305 9000\n"
-    try:
-        with watching() as job:
-            job.looks(1)
-            gpus.are(ours)
-            job.looks(4)
-            assert job.said() == []
-            gpus.are(ours + f"process {foreign_pid} 900\n")
-            line = job.until(lambda line: line[0] == "said")[1]
-            job.end()
-    finally:
-        own.communicate(b"\n")
-    assert f"others_memory_mib = 900 (limit 850): in use by pid {foreign_pid} (sleep)" in line
 
 
 @pytest.mark.parametrize("fault", ["report", "say"])

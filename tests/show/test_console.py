@@ -93,7 +93,7 @@ def test_json_is_an_object_a_line_with_the_figures(opened, capsys, tmp_path):
     console.say("one\ntwo", Topic.STEP, {"step": 3, "loss": 0.5})
     console.alarm("three")
     first, second = map(json.loads, capsys.readouterr().err.splitlines())
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d{4}", first.pop("time"))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d", first.pop("time"))
     assert first == {"topic": "step", "step": 3, "loss": 0.5, "text": "one\ntwo"}
     assert (second["topic"], second["text"]) == ("warning", "three")
     assert json.loads((tmp_path / "log.jsonl").read_text())["loss"] == 0.5

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphazero.machine.findings import Finding, Severity
+from alphazero.machine.judge import Finding, Severity
 from alphazero.machine.nvml import GpuReading
 from alphazero.show import observer as observer_module
 from alphazero.show.alarms import Alarms

@@ -1,4 +1,4 @@
-"""What viewers get beside curves: settings with final figures, texts; and where they are missing."""
+"""What viewers get: curves and texts; and where they are missing."""
 
 import importlib.machinery
 import importlib.util
@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.plugins.hparams import metadata
 
 from alphazero.base.errors import ConfigError
 from alphazero.run.directory import RunDirectory
@@ -44,9 +43,9 @@ def test_a_generation_stands_at_the_first_step_that_trains_on_it():
     assert list(points_of("self_play", 20, {"games": 3.0})) == [("3_selfplay/games", 21, 3.0)]
 
 
-def test_tensorboard_has_settings_with_final_figures_and_events(tmp_path):
+def test_tensorboard_has_curves_and_events(tmp_path):
     run, config = RunDirectory(tmp_path), load_config("connect4", {})
-    writers = open_writers(run, config, 0, 2, print)
+    writers = open_writers(run, config, 0, print)
     writers.write("step", 1, {"loss": 2.0, "moves_left_loss": 0.0, "sample_id_sum": 1.0})
     writers.write("validation", 1, {"move_error": 0.25})
     writers.event("alarm", {"cause": "disk", "text": "the disk fills"})
@@ -55,25 +54,11 @@ def test_tensorboard_has_settings_with_final_figures_and_events(tmp_path):
     assert events.Tags()["scalars"] == ["1_train/loss", "2_validation/move_error"]
     (value,) = events.Tensors("alarm/text_summary")[0].tensor_proto.string_val
     assert value.decode() == "**cause**: disk  \n**text**: the disk fills"
-    start = metadata.parse_session_start_info_plugin_data(
-        events.SummaryMetadata(metadata.SESSION_START_INFO_TAG).plugin_data.content
-    )
-    assert start.hparams["game"].string_value == "connect4"
-    assert start.hparams["ranks"].number_value == 2
-    experiment = metadata.parse_experiment_plugin_data(
-        events.SummaryMetadata(metadata.EXPERIMENT_TAG).plugin_data.content
-    )
-    assert "2_validation/move_error" in [info.name.tag for info in experiment.metric_infos]
-    assert {info.name for info in experiment.hparam_infos} == set(start.hparams)
-    end = metadata.parse_session_end_info_plugin_data(
-        events.SummaryMetadata(metadata.SESSION_END_INFO_TAG).plugin_data.content
-    )
-    assert end.status == 1  # STATUS_SUCCESS
 
 
 def test_a_return_to_a_checkpoint_hides_what_came_after_it(tmp_path):
     run, config = RunDirectory(tmp_path), load_config("chess_cpu", {})
-    writers = open_writers(run, config, 0, 1, print)
+    writers = open_writers(run, config, 0, print)
     for step in (1, 2, 3):
         writers.write("step", step, {"loss": 1.0})
     writers.rewind(1)
@@ -86,7 +71,7 @@ def test_a_return_to_a_checkpoint_hides_what_came_after_it(tmp_path):
 
 def test_of_several_readings_at_one_step_the_first_is_shown_and_a_curve_begins_after_its_zeros(tmp_path):
     run, config = RunDirectory(tmp_path), load_config("chess_cpu", {})
-    writers = open_writers(run, config, 4, 1, print)
+    writers = open_writers(run, config, 4, print)
     for step, load, waits in ((4, 9.0, 0.5), (5, 1.0, 0.0), (5, 2.0, 0.0), (6, 3.0, 0.5), (7, 0.0, 0.0)):
         writers.write("health", step, {"host/load": load})
         writers.write("time_share", step, {"checkpoint": waits})
@@ -129,7 +114,7 @@ from alphazero.settings.load import load_config
 from alphazero.show.viewers import open_writers
 
 run, first = RunDirectory(Path(sys.argv[1])), int(sys.argv[2])
-writers = open_writers(run, load_config("connect4", {"wandb": True}), first, 1, print)
+writers = open_writers(run, load_config("connect4", {"wandb": True}), first, print)
 for step in range(first + 1, first + 4):
     writers.write("step", step, {"loss": 1.0 / step})
 writers.close()

@@ -14,14 +14,14 @@ from alphazero.base.log import duration
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_device_flag, add_number
 from alphazero.machine.environment import environment
-from alphazero.machine.findings import exit_status
 from alphazero.machine.health import HealthReport, check_this_host, to_json, to_table
+from alphazero.machine.judge import exit_status
 from alphazero.settings.flags import whole
 from alphazero.settings.load import load_config, preset_names
 
 FORMAT, VERSION = "alphazero-doctor", 4
 MOST_RANKS = 4096
-GIB, MILLION = 1 << 30, 1_000_000
+MILLION = 1_000_000
 # Of the memory, what weights, gradients and optimizer state may take beside activations and libraries.
 MEMORY_SHARE = 0.8
 # Operations a second of bf16 and fp16 products, without sparsity, by what NVML's names begin with (NVIDIA's
@@ -172,29 +172,13 @@ def preset_cost(preset: str, computer: Computer) -> PresetCost:
 
 def environment_lines(here: Mapping[str, Any]) -> list[str]:
     """A line per subject."""
-    processor, memory, state = (here[name] for name in ("processor", "memory", "git"))
-    changed = counted(len(state["changed_files"]), "changed file")
-    gpus = (
-        str(gpu.get("fault") or f"{gpu['index']}: {gpu['name']} {gpu['uuid']}") for gpu in here["devices"]
-    )
-    available, total, swap = (memory[f"{name}_bytes"] / GIB for name in ("available", "total", "swap"))
-    versions = {
-        name: [f"{key} {value}" for key, value in here[name].items()] for name in ("packages", "cuda")
-    }
-    rows = [
-        ("commit", f"{state['commit'][:12]} on {state['branch']}, {changed}"),
-        ("system", f"{here['platform']}, Python {here['python']}"),
-        ("packages", ", ".join(versions["packages"])),
-        ("CUDA", ", ".join(versions["cuda"])),
-        ("GPUs", "; ".join(gpus) or "none"),
-        (
-            "processor",
-            f"{processor['name']}, {counted(processor['cores'], 'core')}, "
-            f"{counted(processor['processors'], 'hardware thread')}",
-        ),
-        ("memory", f"{available:.1f} of {total:.1f} GiB available, {swap:.1f} GiB of swap"),
-    ]
-    return table(rows)
+    return table([(name, _in_words(value)) for name, value in here.items()])
+
+
+def _in_words(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_in_words(one)}" for name, one in value.items())
+    return "; ".join(map(_in_words, value)) or "none" if isinstance(value, (list, tuple)) else str(value)
 
 
 def cost_lines(costs: Sequence[PresetCost], computer: Computer) -> list[str]:

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 from alphazero.cli.flags import add_device_flag
-from alphazero.machine.findings import exit_status
 from alphazero.machine.health import check_this_host, to_json, to_table
+from alphazero.machine.judge import exit_status
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,7 @@ from alphazero.base.files import replacing
 from alphazero.cli.flags import add_number
 from alphazero.run.directory import RunDirectory
 from alphazero.settings.flags import whole
-from alphazero.show.report.page import ReportServer, WatchedReport, json_of, page_of
+from alphazero.show.report.page import ReportServer, json_of, page_of
 from alphazero.show.report.picture import save
 from alphazero.show.report.report import RunReport, build
 
@@ -106,8 +106,7 @@ def _write(report: RunReport, out: Path) -> None:
 
 def _watch(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    watched = WatchedReport(lambda: build(args.runs))
-    with ReportServer(watched, args.port) as server:
+    with ReportServer(lambda: build(args.runs), args.port) as server:
         try:
             print(f"{server.url}  (on this machine; Ctrl-C ends it)", flush=True)
             server.serve_forever()

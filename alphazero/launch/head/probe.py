@@ -18,8 +18,8 @@ from alphazero.base.files import nearest_existing
 from alphazero.base.records import from_json, to_json
 from alphazero.launch.head.sync_data import data_digest
 from alphazero.machine.environment import CHECKOUT, commit_of, version_of
-from alphazero.machine.findings import Severity
 from alphazero.machine.health import check_this_host
+from alphazero.machine.judge import Severity
 from alphazero.machine.machine import (
     Machine,
     addresses_of,

@@ -85,17 +85,12 @@ def read_starts(run: RunDirectory) -> list[Start]:
 
 def differing_settings(config: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Settings that differ from the defaults: name, value, default; those of games where any are played."""
-    defaults = to_table(Config())
     is_supervised = config.get("self_play", {}).get("mode") == "supervised"
-    found = []
-    for section, values in config.items():
-        if is_supervised and section in ("search", "self_play"):
-            continue
-        for key, value in values.items():
-            default = defaults.get(section, {}).get(key) if isinstance(defaults.get(section), dict) else None
-            if value != default and not _is_place(section, key):
-                found.append((f"{section}.{key}", _value(value), _value(default)))
-    return found
+    skipped = ("search", "self_play") if is_supervised else ()
+    own = {section: values for section, values in config.items() if section not in skipped}
+    defaults = to_table(Config())
+    usual = {section: {key: defaults.get(section, {}).get(key) for key in own[section]} for section in own}
+    return [(name, value, default) for name, (value, default) in compared_settings([own, usual])]
 
 
 def _is_place(section: str, key: str) -> bool:
@@ -104,7 +99,7 @@ def _is_place(section: str, key: str) -> bool:
     return entry is not None and bool(entry.metadata["is_place"])
 
 
-def compared_settings(configs: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
+def compared_settings(configs: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
     """Settings in which runs differ: name, and the value in each run ('' where it has none)."""
     names = dict.fromkeys(
         (section, key) for config in configs for section in config for key in config[section]

@@ -10,7 +10,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
@@ -110,28 +109,20 @@ REFRESH_S = 5.0
 BUSY_SHARE = 0.1
 
 
-@dataclass(frozen=True)
-class Answers:
-    """The page, its data, and the data's ETag."""
+class ReportServer(LocalServer):
+    """Serves / and /report.json, made anew while a browser asks for them."""
 
-    page: bytes
-    data: bytes
-    tag: str
-
-
-class WatchedReport:
-    """The newest report of unfinished runs, made again when one of their files has changed."""
-
-    def __init__(self, make: Callable[[], RunReport], refresh_s: float = REFRESH_S) -> None:
-        """Makes the first report. Raises DataError."""
+    def __init__(self, make: Callable[[], RunReport], port: int = 0, refresh_s: float = REFRESH_S) -> None:
+        """Makes the first report. port: 0 takes a free one. Raises DataError, ConfigError."""
+        super().__init__(ReportHandler, port)
         self._make = make
         self._refresh_s = refresh_s
         self._lock = threading.Lock()
         self._answers, self._took_s = self._made()
         self._made_at = time.monotonic()
 
-    def answers(self) -> Answers:
-        """The newest page and data; the last ones where a run cannot be read now."""
+    def answers(self) -> tuple[bytes, bytes, str]:
+        """The newest page, its data and their ETag; the last ones where a run cannot be read now."""
         with self._lock:
             wait_s = max(self._refresh_s / 2, self._took_s / BUSY_SHARE)
             if time.monotonic() - self._made_at >= wait_s:
@@ -140,23 +131,12 @@ class WatchedReport:
                 self._made_at = time.monotonic()
             return self._answers
 
-    def _made(self) -> tuple[Answers, float]:
-        started = time.monotonic()
-        report = self._make()
+    def _made(self) -> tuple[tuple[bytes, bytes, str], float]:
+        started, report = time.monotonic(), self._make()
         data = json_of(report).encode()
         without_time = data.replace(report.body["made"].encode(), b"")
         tag = f'"{hashlib.sha256(without_time).hexdigest()[:32]}"'
-        answers = Answers(page_of(report, self._refresh_s).encode(), data, tag)
-        return answers, time.monotonic() - started
-
-
-class ReportServer(LocalServer):
-    """Serves / and /report.json."""
-
-    def __init__(self, watched: WatchedReport, port: int = 0) -> None:
-        """port: 0 takes a free one. Raises ConfigError where it is taken."""
-        super().__init__(ReportHandler, port)
-        self.watched = watched
+        return (page_of(report, self._refresh_s).encode(), data, tag), time.monotonic() - started
 
 
 class ReportHandler(LocalHandler):
@@ -169,10 +149,10 @@ class ReportHandler(LocalHandler):
         if path not in ("/", "/report.json"):
             self.send(HTTPStatus.NOT_FOUND, b"expected / or /report.json\n")
             return
-        answers = self.server.watched.answers()
+        page, data, tag = self.server.answers()
         if path == "/":
-            self.send(HTTPStatus.OK, answers.page, "text/html")
-        elif self.headers.get("If-None-Match") == answers.tag:
-            self.send(HTTPStatus.NOT_MODIFIED, b"", "application/json", answers.tag)
+            self.send(HTTPStatus.OK, page, "text/html")
+        elif self.headers.get("If-None-Match") == tag:
+            self.send(HTTPStatus.NOT_MODIFIED, b"", "application/json", tag)
         else:
-            self.send(HTTPStatus.OK, answers.data, "application/json", answers.tag)
+            self.send(HTTPStatus.OK, data, "application/json", tag)

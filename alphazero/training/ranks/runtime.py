@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 import torch
 
@@ -163,7 +164,8 @@ def pin_ranks(runtime: Runtime, exchange: Exchange) -> list[str]:
     """
     own = ""
     if runtime.device.type == "cuda":
-        own = _pin(str(torch.cuda.get_device_properties(runtime.device).uuid))
+        found: Any = torch.cuda.get_device_properties(runtime.device)
+        own = _pin(f"{found.pci_domain_id:04x}:{found.pci_bus_id:02x}:{found.pci_device_id:02x}.0")
     pinned = [one for one in exchange.gather([runtime.host, runtime.rank, own]) if one[2]]
     lines = []
     for host, ranks in groupby(pinned, key=lambda one: str(one[0])):
@@ -174,12 +176,12 @@ def pin_ranks(runtime: Runtime, exchange: Exchange) -> list[str]:
     return lines
 
 
-def _pin(uuid: str) -> str:
-    """What was done with this rank, which has the GPU of this UUID."""
+def _pin(address: str) -> str:
+    """What was done with this rank, whose GPU has this PCI address."""
     if machine.is_bound_by_launcher():
         return f"{machine.processors_text(frozenset(os.sched_getaffinity(0)))}, as the launcher bound it"
     allowed = frozenset(os.sched_getaffinity(0))
-    near = machine.processors_near(uuid) & allowed
+    near = machine.processors_near(address) & allowed
     if near in (frozenset(), allowed):
         return "ranks are not pinned: none are known to be nearer to one GPU than to another"
     try:

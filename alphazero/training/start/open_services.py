@@ -10,7 +10,7 @@ from functools import cache, partial
 
 import torch
 
-from alphazero.machine.findings import Finding
+from alphazero.machine.judge import Finding
 from alphazero.machine.watcher import HealthWatcher
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters
@@ -58,7 +58,7 @@ def open_services(
     def open_metrics() -> AllWriters:
         if not runtime.is_main:
             return AllWriters([])
-        return open_writers(job.run, job.config, start.step, runtime.world_size, console.say)
+        return open_writers(job.run, job.config, start.step, console.say)
 
     metrics = exchange.on_each(open_metrics)
     writer = None

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from alphazero.run.directory import RunDirectory
-from alphazero.show.report.page import ReportServer, WatchedReport
+from alphazero.show.report.page import ReportServer
 from alphazero.show.report.report import build
 from tests.support.jobs.jobs import environment
 from tests.support.report.made_up_runs import step_line, supervised_run
@@ -27,8 +27,7 @@ def run(tmp_path) -> RunDirectory:
 
 @pytest.fixture
 def server(run) -> Iterator[ReportServer]:
-    watched = WatchedReport(lambda: build([run.path]), refresh_s=0.2)
-    with ReportServer(watched) as server:
+    with ReportServer(lambda: build([run.path]), refresh_s=0.2) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         yield server
@@ -92,7 +91,7 @@ def test_a_taken_port_is_named(server) -> None:
     from alphazero.base.errors import ConfigError
 
     with pytest.raises(ConfigError, match=f"--port {server.server_port}: cannot be opened"):
-        ReportServer(server.watched, server.server_port)
+        ReportServer(server._make, server.server_port)
 
 
 def test_ctrl_c_ends_it_quietly(run) -> None:

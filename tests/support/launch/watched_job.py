@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from alphazero.machine import watcher as watcher_module
-from alphazero.machine.findings import Finding
+from alphazero.machine.judge import Finding
 from alphazero.machine.nvml import GpuReading
 from alphazero.machine.watcher import HealthWatcher
 

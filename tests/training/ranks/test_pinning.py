@@ -41,11 +41,13 @@ def gpus(monkeypatch):
     """GPU 0 near processor 0, GPU 1 near 1 and 2, of four; what was bound and set."""
     done = {}
     monkeypatch.setattr(
-        torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid=f"uuid-{device.index}")
+        torch.cuda,
+        "get_device_properties",
+        lambda device: SimpleNamespace(pci_domain_id=0, pci_bus_id=device.index, pci_device_id=0),
     )
     monkeypatch.setattr(machine, "machine_identity", lambda: "machine")
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 3})
-    near = {"uuid-0": frozenset({0}), "uuid-1": frozenset({1, 2})}
+    near = {"0000:00:00.0": frozenset({0}), "0000:01:00.0": frozenset({1, 2})}
     monkeypatch.setattr(machine, "processors_near", near.__getitem__)
     monkeypatch.setattr(machine, "is_bound_by_launcher", lambda: False)
     monkeypatch.setattr(machine, "bind", lambda share: done.update(bound=share))
@@ -71,7 +73,7 @@ def test_a_rank_that_its_launcher_bound_stays_there(gpus, monkeypatch):
     ("change", "reason"),
     [
         (
-            {"processors_near": lambda uuid: frozenset()},
+            {"processors_near": lambda address: frozenset()},
             "none are known to be nearer",
         ),
         ({"bind": lambda share: os.close(-1)}, "Bad file descriptor"),
