@@ -17,7 +17,6 @@ import hashlib
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
@@ -29,14 +28,17 @@ from alphazero.base.files import replacing
 from alphazero.base.log import error_line
 from alphazero.base.text import counted
 from alphazero.games.core_types import Line
-from alphazero.measure.truth import connect4 as exact_truth
-from alphazero.measure.truth.connect4 import CLASSES, solve_in_threads
+from alphazero.measure.truth.connect4 import OUTCOMES, read_sets, solve_in_threads
 from alphazero.measure.truth.positions import SolvedSet, sign
 
+# As Pons's: stones on the board (begin has at most 14, end more than 28), then plies to the end with best
+# play: easy less than 14, hard 28 or more (his sets themselves count 14 as easy and 28 as medium).
+CLASSES = ("end-easy", "middle-easy", "middle-medium", "begin-easy", "begin-medium", "begin-hard")
 # Pons's have 2 to 13. One with fewer than 7 takes ten times as long to solve.
 PLIES = {"opening": range(3, 7), "early": range(7, 14)}
 FEWEST_PLIES_TO_END = 28  # of hard positions
 ANY_SCORE = range(1, 22)
+CHUNK = 64  # positions that are solved side by side
 # Draws in a row without a new position, after which there is none left.
 MOST_DRAWS = 20_000
 
@@ -58,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.kind == "table":
             lines = table_lines(args.count, args.seed, args.table_mib)
         else:
-            excluded = keys_of(exact_truth.read_sets(args.not_in)) if args.not_in else frozenset()
+            excluded = keys_of(read_sets(args.not_in)) if args.not_in else frozenset()
             lines = early_lines(args.kind, args.count, args.seed, excluded, args.table_mib, args.num_threads)
         with replacing(args.file) as file:
             file.write(("\n".join(lines) + "\n").encode("ascii"))
@@ -85,7 +87,7 @@ def table_lines(count: int, seed: int, table_mib: int) -> list[str]:
         if all(len(of_class) == count for of_class in rows.values()):
             break
     return [
-        exact_truth.TABLE_HEAD,
+        "# Connect Four positions from random games with the exact score of every move",
         f"# made by: python -m tools.connect4_positions table FILE --count {count} --seed {seed}",
         "# class, moves (columns 1-7), score, score after a stone in column 1 ... 7 for the side that moves",
         *(row for name in CLASSES for row in rows[name]),
@@ -149,19 +151,18 @@ def early_lines(
     kind: of PLIES.
     """
     drawn = early_positions(kind, seed, excluded)
-    solved = solve_in_threads(early_line, drawn, table_mib, num_threads)
-    with closing(solved), tqdm(total=count, unit="position", leave=False, disable=None) as bar:
-        rows = []
-        for row in islice((row for row in solved if row is not None), count):
-            rows.append(row)
-            bar.update()
+    rows: list[str] = []
+    with tqdm(total=count, unit="position", leave=False, disable=None) as bar:
+        while len(rows) < count and (chunk := list(islice(drawn, CHUNK))):
+            rows += filter(None, solve_in_threads(early_line, chunk, table_mib, num_threads))
+            bar.update(min(count, len(rows)) - bar.n)
     if len(rows) < count:
         raise DataError(f"found {counted(len(rows), 'position')}; expected {count:,}")
     return [
-        exact_truth.OUTCOMES_HEAD,
+        "# Connect Four: early positions with the outcome of every move",
         "# moves (columns 1-7), then for columns 1 ... 7: + won, = drawn, - lost by that move, . full",
         early_origin(kind, seed, excluded),
-        *rows,
+        *rows[:count],
     ]
 
 
@@ -208,7 +209,7 @@ def early_line(solver: _core.Connect4Solver, moves: str) -> str | None:
         line.push(int(move) - 1)
     if not is_hard(solver, line):
         return None
-    signs = exact_truth.OUTCOME_SIGNS | {solver.ILLEGAL: exact_truth.FULL}
+    signs = {solver.ILLEGAL if outcome is None else outcome: sign for sign, outcome in OUTCOMES.items()}
     return f"{moves} {''.join(signs[outcome] for outcome in solver.move_outcomes(line))}"
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, SupportsIndex
 from alphazero.base.errors import GameInputError
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import Style, draw
-from alphazero.games.notation import RESULTS, from_python_chess, history_of, move_text, read_move, svg
+from alphazero.games.notation import RESULTS, from_python_chess, history_of, move_text, read_move
 from alphazero.games.outside.names import is_outside
-from alphazero.games.registry import START, make_line, read_game
+from alphazero.games.registry import CHESS, START, make_line, read_game
 
 if TYPE_CHECKING:
     import chess
@@ -44,13 +44,15 @@ class Board:
         """
         name = read_game("game", game)
         before: Sequence[str | int] = ()
-        state = start if is_outside(name) and not isinstance(start, str) else None
-        if state is not None:
-            start, before = None, history_of(state)
-        elif start is not None and not isinstance(start, str):
-            start, before = from_python_chess(start)
-            if game != "chess":
-                raise GameInputError(f"a board of chess: expected a position of {game}")
+        shown = ""  # of a state: where its history must lead
+        if start is not None and not isinstance(start, str):
+            if is_outside(name):
+                shown = "" if type(start).__str__ is object.__str__ else str(start).rstrip()
+                start, before = None, history_of(start)
+            elif game == CHESS:
+                start, before = from_python_chess(start)
+            else:
+                raise GameInputError(f"a position of type {type(start).__name__}: expected one of {game}")
         self._line = make_line(name, start)
         self._moves: list[int] = []
         self._start = None if start == START else start
@@ -59,9 +61,8 @@ class Board:
                 self.push(made)
             except GameInputError as error:
                 raise GameInputError(f"move {number}: {error}") from None
-        kind = type(state)
-        if state is not None and kind.__str__ is not object.__str__ and str(state).rstrip() != str(self):
-            raise GameInputError(f"a state of {kind.__name__}: its history() does not lead to it")
+        if shown and shown != str(self):
+            raise GameInputError("a state whose history() does not lead to it")
         for move in moves:
             self.push(move)
 
@@ -173,11 +174,6 @@ class Board:
 
     def __str__(self) -> str:
         return self.draw()
-
-    def _repr_svg_(self) -> str | None:
-        """For notebooks."""
-        moves = self.moves
-        return svg(self._line, moves[-1] if moves else "")
 
     def __repr__(self) -> str:
         return f"Board({self.game!r}, {self.fen!r})"

@@ -74,21 +74,17 @@ def draw(line: Line, style: Style | None = None, last: str = "") -> str:
 
 
 def _cell(sign: str, is_chess: bool, style: Style, is_dark: bool, is_last: bool) -> str:
-    symbol = sign
-    if style.unicode:
-        symbol = _SYMBOLS.get(sign, sign)
+    symbol = _SYMBOLS.get(sign, sign) if style.unicode else sign
     if not style.colours:
         return f"{symbol} "
+    if style.unicode and sign != ".":  # filled: the colour tells whose it is
+        symbol = _SYMBOLS[sign.lower() if is_chess else "x"]
+    elif sign == "." and is_chess:
+        symbol = " "
     ground = _LAST if is_last else (_DARK if is_dark else _LIGHT) if is_chess else _BOARD
-    first = sign.isupper() or sign == "x"
     colours = _CHESS_COLOURS if is_chess else _STONE_COLOURS
-    if sign == ".":
-        return f"\x1b[{ground}m   {_RESET}" if is_chess else f"\x1b[{ground}m {symbol} {_RESET}"
-    if style.unicode and is_chess:
-        symbol = _SYMBOLS[sign.lower()]  # the filled one: the colour tells whose it is
-    elif style.unicode:
-        symbol = _SYMBOLS["x"]
-    return f"\x1b[{ground};{colours[0 if first else 1]}m {symbol} {_RESET}"
+    colour = "39" if sign == "." else colours[0 if sign.isupper() or sign == "x" else 1]
+    return f"\x1b[{ground};{colour}m {symbol} {_RESET}"
 
 
 def _squares_in(move: str, line: Line) -> set[tuple[int, int]]:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 # By the result for the first player; None: unknown.
 RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1", None: "*"}
-SVG_SIZE = 360  # pixels
 _MOVE_NUMBER = re.compile(r"^\d+\.+")  # before a move of PGN
 LONGEST_WORD = 20  # of what may have been meant as a move
 NEAR = 0.4  # of difflib: e5 is near e4, and zz is near nothing
@@ -137,20 +136,6 @@ def history_of(state: object) -> list[int]:
             "with the method history(), which gives the actions so far"
         )
     return [int(action) for action in history()]
-
-
-def svg(line: Line, last: str) -> str | None:
-    """A drawing of a chess position by python-chess, with the last move (UCI) marked; None in other games."""
-    if line.NAME != CHESS:
-        return None
-    import chess
-    import chess.svg
-
-    board = _board(line)
-    check = board.king(board.turn) if board.is_check() else None
-    return chess.svg.board(
-        board, lastmove=chess.Move.from_uci(last) if last else None, check=check, size=SVG_SIZE
-    )
 
 
 def _plain(san: str) -> str:

@@ -213,11 +213,9 @@ def history_fill(name: str) -> _core.HistoryFill:
     """The core's value for a history_fill setting: 'no' or 'fen_only'."""
     import alphazero._core as _core
 
-    fills = {"no": _core.HistoryFill.NO, "fen_only": _core.HistoryFill.FEN_ONLY}
-    try:
-        return fills[name]
-    except KeyError:
-        raise ConfigError(f"history fill {name!r}: expected one of {', '.join(fills)}") from None
+    if name not in ("no", "fen_only"):
+        raise ConfigError(f"history fill {name!r}: expected one of no, fen_only")
+    return _core.HistoryFill.NO if name == "no" else _core.HistoryFill.FEN_ONLY
 
 
 def make_line(name: str, start: str | None = None) -> Line:

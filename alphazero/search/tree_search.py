@@ -12,11 +12,12 @@ sources; any game of the registry can be searched.
 from __future__ import annotations
 
 import atexit
+import math
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -200,6 +201,18 @@ class TreeSearch:
     def forget(self) -> None:
         """Forget the tree and the evaluations: a new game."""
         self.reset(self._evaluator, self.settings, self._tables)
+
+    def network_values(self, moves: Sequence[int]) -> dict[int | None, float]:
+        """W - L of the network alone, as far as the cache has it: here (None), and after each of the moves.
+
+        For the side to move here.
+        """
+        found: dict[int | None, float] = {None: self._core.cached_value(self._line)}
+        for move in moves:
+            after = self._line.copy()
+            after.push(move)
+            found[move] = -self._core.cached_value(after)
+        return {move: value for move, value in found.items() if not math.isnan(value)}
 
     def reset(self, evaluator: Evaluator, settings: TreeSettings, tables: SearchTables | None = None) -> None:
         """Another network, settings or tables; nothing known before is kept. Ends a search under way."""

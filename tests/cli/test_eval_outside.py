@@ -11,7 +11,7 @@ import torch
 from alphazero.cli.main import main
 from alphazero.games.outside.use import rules_of
 from alphazero.games.registry import get_spec, make_line, read_game
-from alphazero.measure.truth.outside import reachable_positions
+from alphazero.measure.truth.outside import positions_to_err_in
 from alphazero.measure.truth.positions import SolvedPlayer
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights
@@ -37,8 +37,7 @@ def evaluated(capsys: pytest.CaptureFixture[str], *words: str) -> dict:
 def test_errors_in_every_position_are_those_that_plain_search_finds(tmp_path: Path, capsys) -> None:
     game = read_game("--game", NIM)
     network = small_net(tmp_path / "w.pt", NIM)
-    found = reachable_positions(game, "exact")
-    assert found is not None
+    found = positions_to_err_in(game, "exact", 1000, only_errors=False)
     known: dict[str, float] = {}
     errors = asked = 0
     for one in found:
@@ -57,7 +56,7 @@ def test_errors_in_every_position_are_those_that_plain_search_finds(tmp_path: Pa
     figures = evaluated(capsys, str(tmp_path / "w.pt"), "--solver", "exact", "--simulations", "400")
     (of_network,) = figures["networks"]
     (row,) = of_network["sets"]
-    assert (figures["positions"], figures["is_all"], row["positions"]) == (len(found), True, asked)
+    assert (figures["positions"], row["positions"]) == (len(found), asked)
     assert 0 < row["errors"]["network alone"] == errors
     assert row["errors"]["400 simulations"] == 0  # which search Nim of six objects to its end
 
@@ -68,11 +67,11 @@ def test_a_number_of_positions_is_drawn_by_a_seed_and_printed_as_a_table(tmp_pat
         small_net(Path(net), NIM, seed)
     words = ("--solver", "exact", "--positions", "20")
     one, two = (evaluated(capsys, *nets, *words, "--seed", str(seed)) for seed in (3, 4))
-    assert one["positions"] == two["positions"] == 20 and not one["is_all"] and one != two
+    assert one["positions"] == two["positions"] == 20 and one != two
     assert one == evaluated(capsys, *nets, *words, "--seed", "3")
     assert main(["eval", *nets, "--solved", "--device", "cpu", *words]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("20 positions of nim.py:Nim(piles=3)@") and "of random games; in " in lines[0]
+    assert lines[0].startswith("20 positions of random games of nim.py:Nim(piles=3)@")
     assert [line.split(":")[0] for line in lines if ": moves that" in line] == nets
     assert lines[4].split()[:2] == ["set", "positions"] and lines[-1].startswith("all")
 
@@ -80,12 +79,12 @@ def test_a_number_of_positions_is_drawn_by_a_seed_and_printed_as_a_table(tmp_pat
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("w", "--solved"), "; --solved is for connect4; expected --solver exact or FILE.py:NAME"),
+        (("w", "--solved"), "; expected connect4, or --solver exact or FILE.py:NAME"),
         (("w", "--solver", "exact"), "--solver: only with --solved"),
         (("c", "--solved", "--solver", "exact"), "connect4 is this program's own"),
         (("w", "c", "--solved", "--solver", "exact"), "c.pt: plays connect4; expected nim.py:Nim(piles=3)"),
         (("w", "--solved", "--solver", "perfect"), "--solver: 'perfect': expected exact or FILE.py:NAME"),
-        (("t", "--solved"), "t.pt: plays tictactoe; --solved is for connect4"),
+        (("t", "--solved"), "t.pt: plays tictactoe; expected connect4"),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path: Path, capsys, words: tuple[str, ...], message: str) -> None:

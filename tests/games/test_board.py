@@ -3,7 +3,6 @@
 import random
 
 import chess
-import chess.svg
 import pytest
 
 import alphazero as az
@@ -115,19 +114,6 @@ def test_drawings():
     othello = az.Board("othello").draw(plain).splitlines()
     assert othello[3:5] == ["5 . . . x o . . .", "4 . . . o x . . ."]
     assert "\N{BLACK CHESS KING}" in str(az.Board())
-
-
-def test_notebooks_draw_a_chess_board_as_svg_with_its_last_move():
-    moves = ["e2e4", "e7e5", "d1h5"]
-    drawn = az.Board(moves=moves)._repr_svg_()
-    assert drawn is not None
-    expected = chess.Board()
-    for uci in moves:
-        expected.push_uci(uci)
-    assert drawn == chess.svg.board(expected, lastmove=chess.Move.from_uci("d1h5"), size=360)
-    check = az.Board(moves=[*moves, "a6", "Qxf7"])._repr_svg_()
-    assert check is not None and "check_gradient" in check
-    assert az.Board("connect4")._repr_svg_() is None  # its text is shown
 
 
 def test_colours_show_the_last_move():

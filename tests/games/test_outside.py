@@ -251,7 +251,7 @@ def test_a_class_without_a_method_or_a_number_of_actions_is_refused_by_name(tmp_
         rules_of(game_of(tmp_path, "num_distinct_actions = None"))
     with pytest.raises(RulesError, match=r"game\.py:12: SyntaxError"):
         rules_of(game_of(tmp_path, "def legal_actions(self: return"))
-    with pytest.raises(ConfigError, match="no class 'Other'; expected one of Game"):
+    with pytest.raises(ConfigError, match="no class or function 'Other'; expected one of Game"):
         rules_of(read_game("--game", f"{tmp_path / 'game.py'}:Other") if game_of(tmp_path) else "")
 
 

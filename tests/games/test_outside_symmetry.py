@@ -18,10 +18,6 @@ from alphazero.training.sources.given_games import find_symmetries
 from tests.data.sampling.test_symmetries import random_games, window_of
 from tests.support.paths import REPOSITORY
 
-TURNS = {f"turned by {degrees} degrees" for degrees in (90, 180, 270)}
-MIRRORS = {"left and right swapped", "top and bottom swapped"}
-DIAGONALS = {"mirrored at a diagonal", "mirrored at the other diagonal"}
-
 # Players take squares of a row in turn, the first one to hold two neighbours wins.
 HEAD = """
 ACTIONS = [0, 1, 2, 3, 4]
@@ -74,22 +70,22 @@ def spiel() -> object:
     [
         # The edges of the first player are at the top and the bottom: other turns and reflections swap the
         # players, or are none of the hexagons.
-        ("hex(board_size=5)", {"turned by 180 degrees"}),
-        ("tic_tac_toe", TURNS | MIRRORS | DIAGONALS),
-        ("go(board_size=9)", TURNS | MIRRORS | DIAGONALS),
-        ("connect_four", {"left and right swapped"}),
+        ("hex(board_size=5)", 1),
+        ("tic_tac_toe", 7),
+        ("go(board_size=9)", 7),
+        ("connect_four", 1),
         # The four discs at the start are of two colours.
-        ("othello", {"turned by 180 degrees"} | DIAGONALS),
-        ("clobber", set()),  # a move is a square and a direction
+        ("othello", 3),
+        ("clobber", 0),  # a move is a square and a direction
         # White has its king on the right.
-        ("chess", set()),
-        ("nim", set()),
+        ("chess", 0),
+        ("nim", 0),
     ],
 )
 def test_symmetries_of_openspiel_s_games_are_those_of_their_boards(
-    spiel: object, name: str, expected: set[str]
+    spiel: object, name: str, expected: int
 ) -> None:
-    assert {one.name for one in found(read_game("--game", f"openspiel:{name}"))} == expected
+    assert len(found(read_game("--game", f"openspiel:{name}"))) == expected
 
 
 def check_turned_batches(game: str, count: int) -> None:
@@ -129,10 +125,8 @@ def test_a_turned_sample_is_the_sample_of_the_turned_game(spiel: object, name: s
 def test_a_row_is_mirrored(tmp_path: Path) -> None:
     game = row_game(tmp_path)
     (mirror,) = found(game)
-    assert mirror.name == "turned by 180 degrees"
     assert mirror.actions.tolist() == [4, 3, 2, 1, 0]
     check_turned_batches(game, 10)
-    assert symmetry.described((mirror,)) == "1 beside the identity (turned by 180 degrees)"
 
 
 @pytest.mark.parametrize(
@@ -163,9 +157,7 @@ def test_a_game_names_symmetries_of_its_own_instead(tmp_path: Path) -> None:
     for pair in (mirror, of_numbers):
         (one,) = found(row_game(tmp_path, f"symmetries = [{identity}, {pair}]"))
         assert one.actions.tolist() == [4, 3, 2, 1, 0] and one.numbers[5] == 9
-        assert symmetry.described((one,)) == "1 beside the identity (symmetries[1])"
     assert found(row_game(tmp_path, "def symmetries(self): return []")) == ()
-    assert symmetry.described(()) == "none beside the identity"
 
 
 def test_a_game_that_is_no_board_names_permutations_of_what_is_seen(tmp_path: Path) -> None:
@@ -241,8 +233,7 @@ class TwoRanks:
 
 def test_a_run_lists_the_symmetries_and_stops_where_ranks_found_others(tmp_path: Path) -> None:
     game = row_game(tmp_path, "# of a run")
-    found_here = "1 beside the identity (turned by 180 degrees)"
-    assert find_symmetries(game, TwoRanks(0)) == [f"symmetries of {game}: {found_here}"]
+    assert find_symmetries(game, TwoRanks(0)) == [f"symmetries of {game}: 1 beside the identity"]
     assert find_symmetries("chess", TwoRanks(0)) == []
     with pytest.raises(RulesError, match="ranks found different symmetries") as caught:
         find_symmetries(game, TwoRanks(1))

@@ -18,9 +18,8 @@ from alphazero.games.outside.rules import Rules
 from alphazero.games.outside.solvers import ExactSearch, check_solver, position_key, read_solver, solver_of
 from alphazero.games.outside.use import rules_of
 from alphazero.games.registry import read_game
-from alphazero.measure.truth.outside import all_positions
 from tests.support.games.boxes_on_paper import margin
-from tests.support.games.exact import exact_value
+from tests.support.games.exact import all_positions, exact_value
 from tests.support.paths import REPOSITORY, SUPPORT
 
 BOXES = f"{SUPPORT / 'games' / 'rules' / 'boxes.py'}:Boxes"
@@ -84,7 +83,7 @@ def by_openspiel(minimax: Any, state: Any) -> int:
 
 def test_every_position_of_tic_tac_toe_has_the_value_of_openspiel_s_search(minimax: Any) -> None:
     found = rules("openspiel:tic_tac_toe")
-    search, places = ExactSearch(found), all_positions(found, 20_000)
+    search, places = ExactSearch(found), all_positions(found)
     assert places is not None and len(places) == 4520  # 5,478 reachable ones, of which 958 are over
     for moves, state in places:
         if len(moves) >= 2:  # the others follow from these
@@ -117,7 +116,7 @@ def test_the_first_player_wins_hex_on_four_by_four() -> None:
 def test_every_position_of_nim_is_won_by_the_rule_of_its_sums(sizes: tuple[int, ...], misere: bool) -> None:
     found = rules(f"openspiel:nim(is_misere={misere},pile_sizes={';'.join(map(str, sizes))})")
     search = ExactSearch(found)
-    for moves, state in all_positions(found, 20_000) or ():
+    for moves, state in all_positions(found):
         piles = [int(size) for size in re.findall(r"\d+", str(state))[1:]]
         wins = reduce(xor, piles) != 0
         if misere and max(piles) <= 1:
@@ -129,7 +128,7 @@ def test_every_position_of_nim_is_won_by_the_rule_of_its_sums(sizes: tuple[int, 
 def test_nim_of_the_page_is_won_by_the_same_rule() -> None:
     found = rules(f"{NIM}(piles=4)")
     search = ExactSearch(found)
-    for moves, state in all_positions(found, 20_000) or ():
+    for moves, state in all_positions(found):
         mover = 1 if state.current_player() == 0 else -1
         assert search(state) == (mover if reduce(xor, state.sizes) else -mover), moves
 
@@ -201,7 +200,7 @@ def test_actions_may_come_in_any_order(tmp_path: Path) -> None:
     path.write_text(f"import random\n{text}", encoding="utf-8")
     found = rules(f"{path}:Nim(piles=4)")
     assert ExactSearch(found)(found.start) == ExactSearch(rules(f"{NIM}(piles=4)"))(found.start)
-    places = [all_positions(each, 20_000) for each in (found, rules(f"{NIM}(piles=4)"))]
+    places = [all_positions(each) for each in (found, rules(f"{NIM}(piles=4)"))]
     assert [moves for moves, _ in places[0] or ()] == [moves for moves, _ in places[1] or ()]
 
 
@@ -228,7 +227,7 @@ def test_a_solver_of_the_user_s_is_a_function_or_a_class_with_parameters(solvers
         ("two", RulesError, r"solvers\.py:two: gives '2' for the position .*; expected 1, 0 or -1"),
         ("fails", RulesError, r"solvers\.py:5: AttributeError: .*no_such_thing"),
         ("Idle", ConfigError, r"solvers\.py:Idle: has no method __call__"),
-        ("number", ConfigError, r"solvers\.py: no function or class 'number'"),
+        ("number", ConfigError, r"solvers\.py: no class or function 'number'"),
         ("Deep(depth=3)", RulesError, r"solvers\.py:Deep\S*: TypeError"),
     ],
 )

@@ -1,8 +1,31 @@
-"""Moves drawn by temperature, so that games differ."""
+"""What people tune an engine with: VerboseMoveStats, and moves drawn by temperature."""
+
+import re
 
 import chess
+import pytest
 
 from tests.support.uci.driving import DrivenEngine
+
+
+def test_verbose_move_stats_list_every_move_and_the_root() -> None:
+    with DrivenEngine(VerboseMoveStats="true") as engine:
+        engine.send("position startpos moves e2e4", "go nodes 90")
+        told = engine.until("bestmove")
+        rows = [line for line in told if re.match(r"info string \w+ +\( *\d+ *\) N: ", line)]
+        board = chess.Board()
+        board.push_uci("e2e4")
+        assert {row.split()[2] for row in rows[:-1]} == {move.uci() for move in board.legal_moves}
+        visits = [int(re.search(r"N: +(\d+) ", row)[1]) for row in rows]
+        assert visits[:-1] == sorted(visits[:-1]) and sum(visits[:-1]) == 89 and visits[-1] == 90
+        assert (
+            rows[-1].startswith("info string node  (  20) N:      90 ")
+            and told.index(rows[-1]) == len(told) - 2
+        )
+        assert sum(float(re.search(r"P: +([\d.]+)%", row)[1]) for row in rows[:-1]) == pytest.approx(
+            100, abs=0.2
+        )
+        assert told[-1].split()[1] == rows[-2].split()[2]
 
 
 def test_moves_differ_at_a_temperature_until_the_cutoff_move() -> None:

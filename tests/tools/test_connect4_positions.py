@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import alphazero._core as _core
-from alphazero.measure.truth.connect4 import CLASSES, OWN_SETS, line_of, read_file, read_sets
+from alphazero.measure.truth.connect4 import OWN_SETS, line_of, read_file, read_sets
 from alphazero.measure.truth.positions import SolvedSet
 from tools import connect4_positions as tool
-from tools.connect4_positions import early_line, early_origin, early_positions, key_of, keys_of
+from tools.connect4_positions import CLASSES, early_line, early_origin, early_positions, key_of, keys_of
 
 OPENING, EARLY = (read_file(OWN_SETS[name])[0] for name in ("opening", "early"))
 LATE = range(12, 14)  # such positions are solved quickly
@@ -77,10 +77,10 @@ def test_plies_to_the_end_follow_from_stones_and_score(num_stones: int, score: i
 
 
 def test_stones_and_plies_of_the_given_sets_are_what_their_names_say(shared_data: Path):
-    stones = {"begin": range(0, 15), "middle": range(15, 29), "end": range(29, 42)}
-    plies = {"easy": range(1, 15), "medium": range(15, 29), "hard": range(29, 43)}
+    stones = {"L1": range(0, 15), "L2": range(15, 29), "L3": range(29, 42)}
+    plies = {"R1": range(1, 15), "R2": range(15, 29), "R3": range(29, 43)}
     for entry in read_sets([shared_data / "connect4"]):
-        length, difficulty = entry.name.split("-")
+        _, length, difficulty = entry.name.split("_")
         for position in entry.positions:
             assert len(position.moves) in stones[length]
             assert tool.plies_to_end(len(position.moves), position.score) in plies[difficulty]

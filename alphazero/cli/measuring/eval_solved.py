@@ -33,7 +33,7 @@ ALONE = "network alone"
 TABLES_MIB = 1024  # of all threads' solvers
 SMALLEST_TABLE_MIB = 16
 CACHE_BYTES = 64 << 20  # for evaluations of a network
-NUM_POSITIONS = 1000  # of a game with a solver of which not all are looked at
+NUM_POSITIONS = 1000  # of a game with a solver; a small one has fewer
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,8 +46,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--solver",
         default="",
         metavar="exact|FILE.py:NAME",
-        help="with --solved, in games of OpenSpiel and Python files: what solves the positions, which are "
-        "all of a small game, or --positions random ones",
+        help="with --solved, in games of OpenSpiel and Python files: what solves --positions different ones "
+        f"of random games (default: {NUM_POSITIONS})",
     )
     group.add_argument(
         "--solved-sets",
@@ -101,9 +101,8 @@ def run(args: argparse.Namespace, device: torch.device) -> int:
         return 0
     parts = [to_table(result["weights"], result["sets"]) for result in results]
     if about:
-        chosen = "all that can be reached" if about["is_all"] else "of random games"
-        positions = f"{counted(about['positions'], 'position')} of {about['game']}, {chosen}"
-        parts.insert(0, f"{positions}; in {asked:,} of them a move errs")
+        positions = counted(about["positions"], "position")
+        parts.insert(0, f"{positions} of random games of {about['game']}; in {asked:,} of them a move errs")
     print("\n\n".join(parts))
     return 0
 
@@ -131,41 +130,31 @@ def open_networks(args: argparse.Namespace, device: torch.device) -> list[AlphaZ
     networks = [open_network(name, device)[0] for name in args.weights]
     expected = networks[0].spec.name if args.solver else CONNECT4
     for name, network in zip(args.weights, networks, strict=True):
-        game = network.spec.name
-        if game != expected and args.solver:
-            raise ConfigError(f"{name}: plays {game}; expected {expected}, as {args.weights[0]}")
-        if game != expected:
-            wanted = f"; expected --solver {FORMS}" if is_outside(game) else ""
-            raise ConfigError(f"{name}: plays {game}; --solved is for {CONNECT4}{wanted}")
+        if (game := network.spec.name) != expected:
+            solver = f", or --solver {FORMS}" if is_outside(game) and not args.solver else ""
+            raise ConfigError(f"{name}: plays {game}; expected {expected}{solver}")
     return networks
 
 
 def outside_truth(args: argparse.Namespace, game: str) -> tuple[dict[str, Any], SolvedSet]:
-    """The JSON fields of a game with a solver, and the positions in which a move errs.
-
-    They are of all positions where these are few and --positions asks for no number, else of random ones.
-    """
-    from alphazero.measure.truth.outside import SEED, positions_to_err_in, reachable_positions
+    """The JSON fields of a game with a solver, and those of random positions in which a move errs."""
+    from alphazero.measure.truth.outside import SEED, positions_to_err_in
     from alphazero.measure.truth.positions import SolvedSet
 
     solver = read_solver("--solver", args.solver)
     check_solver(solver, game)
-    with showing(f"solving {game}", 0, "position") as work:
+    count, seed = args.positions or NUM_POSITIONS, SEED if args.seed is None else args.seed
+    with showing(f"solving {game}", count, "position") as work:
 
         def tick(known: int, searched: int) -> None:
             work.advance(known, f"{searched:,} searched" if searched else "")
 
-        found = None if args.positions else reachable_positions(game, solver, tick)
-        is_all = found is not None
-        if found is None:
-            count, seed = args.positions or NUM_POSITIONS, SEED if args.seed is None else args.seed
-            found = positions_to_err_in(game, solver, count, tick, only_errors=False, seed=seed)
+        found = positions_to_err_in(game, solver, count, tick, only_errors=False, seed=seed)
     asked = tuple(filter(lambda position: position.may_err, (position.exact(game) for position in found)))
     if not asked:
         positions = counted(len(found), "position")
         raise ConfigError(f"--solver {solver}: in {positions} of {game} no move errs; expected some")
-    about = {"game": game, "solver": solver, "positions": len(found), "is_all": is_all}
-    return about, SolvedSet(game, asked)
+    return {"game": game, "solver": solver, "positions": len(found)}, SolvedSet(game, asked)
 
 
 def players_of(

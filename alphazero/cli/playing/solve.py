@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 from alphazero.base.errors import GameInputError
 from alphazero.base.text import counted
 from alphazero.cli.flags import add_number, make_solver
-from alphazero.games.core_types import Line
 from alphazero.games.notation import play_moves
+from alphazero.games.registry import make_line
 from alphazero.settings.flags import MOST_COUNT, whole
 from alphazero.show.console import showing
 
@@ -82,10 +82,8 @@ def words_of(score: int, num_stones: int) -> str:
 
 def read_moves(text: str) -> _core.Connect4Line:
     """The position after the moves. Raises GameInputError naming the first illegal one."""
-    import alphazero._core as _core
-
-    line = _core.Connect4Line()
-    play_moves(cast(Line, line), text)
+    line = make_line("connect4")
+    play_moves(line, text)
     if line.outcome().over:
         raise GameInputError(f"{text!r}: the game is over; expected a game in progress")
-    return line
+    return cast("_core.Connect4Line", line)

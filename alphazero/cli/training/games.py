@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from typing import TypeAlias
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import add_number
 from alphazero.games.outside import names, openspiel
-from alphazero.games.outside.check import Findings, check, notes_of
-from alphazero.games.outside.symmetry import described, symmetries_of
+from alphazero.games.outside.check import check, notes_of
+from alphazero.games.outside.symmetry import symmetries_of
 from alphazero.games.outside.use import rules_of
-from alphazero.games.registry import game_names, get_spec, make_line, read_game
+from alphazero.games.registry import game_names, make_line, read_game
 from alphazero.settings.chosen import OUTSIDE_PRESET, line_of, measure, with_chosen
 from alphazero.settings.flags import count
 from alphazero.settings.load import load_config
 from alphazero.show.console import showing
 
-Row: TypeAlias = tuple[str, str, str, str]
 LIMIT_S = 60.0  # of the random games
-HEADER: Row = ("game", "moves", "input", "policy")  # moves: all; input and policy head of the network
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,33 +35,14 @@ def run(args: argparse.Namespace) -> int:
     """List the games, or check one."""
     if args.action == "check":
         return check_one(read_game("GAME", args.game), args.games, args.seed)
-    rows = [HEADER]
-    for spec in map(get_spec, game_names()):
-        shape = (spec.num_planes, spec.board_height, spec.board_width)
-        rows.append(row_of(spec.name, spec.policy_size, shape, spec.policy_planes))
+    found = list(game_names())
     try:
-        rows += [outside_row(f"{names.OPENSPIEL}{name}") for name in openspiel.names_that_fit()]
+        found += [f"{names.OPENSPIEL}{name}" for name in openspiel.names_that_fit()]
         rest = f"and classes of your own in Python, --game {names.FORMS.split(' or ')[1]}"
     except ConfigError as error:
         rest = f"and games of OpenSpiel and your own, --game {names.FORMS}; {error}"
-    print("\n".join(table(rows, "<><<")))
-    print(rest)
+    print("\n".join([*found, rest]))
     return 0
-
-
-def outside_row(name: str) -> Row:
-    """Of rules outside of it, which are not given to the core for this; two planes are added."""
-    rules = rules_of(name)
-    planes, height, width = rules.shape
-    return row_of(rules.name, rules.num_actions, (planes + 2, height, width), rules.policy_planes)
-
-
-def row_of(name: str, num_moves: int, shape: tuple[int, int, int], policy_planes: int) -> Row:
-    """num_moves: of the whole game. policy_planes: as in GameSpec."""
-    planes, height, width = shape
-    is_board = height * width > 1
-    seen = f"{planes} planes of {height}x{width}" if is_board else f"{planes} numbers"
-    return name, f"{num_moves:,}", seen, "planes" if policy_planes and is_board else "linear"
 
 
 def check_one(name: str, num_games: int, seed: int) -> int:
@@ -76,30 +54,25 @@ def check_one(name: str, num_games: int, seed: int) -> int:
         found = check(rules, num_games, seed, LIMIT_S, lambda: work.advance(work.done + 1))
     make_line(name).packed()  # the core has nothing against it
     config = with_chosen(load_config(OUTSIDE_PRESET, {"game": name}, is_named=False), measure(name))
-    rows = [
-        *rows_of(name, found),
-        ("symmetries", described(symmetries_of(name))),
-        ("training", line_of(config, measure(name))),
-    ]
-    print("\n".join(table(rows)))
-    for note in notes_of(rules, found):
-        print(f"note: {note}")
-    return 0
-
-
-def rows_of(name: str, found: Findings) -> list[tuple[str, str]]:
-    """The findings for people, but for notes."""
+    planes, height, width = rules.shape
+    seen = f"{planes} planes of {height}x{width}" if height * width > 1 else counted(planes, "number")
     games, decided = max(1, found.games), sum(found.wins)
-    _, moves, seen, head = outside_row(name)
-    length = f"{found.plies / games:.1f} plies, {found.longest} at most"
     ended = f"; ended after {LIMIT_S:.0f} s" if found.out_of_time else ""
-    return [
+    rows = [
         ("game", name),
-        ("network", f"{seen}, {moves} moves, {head} policy"),
-        ("games", f"{counted(found.games, 'random game')} of {length}{ended}"),
+        ("network", f"{seen}, {counted(rules.num_actions, 'action')}"),
+        (
+            "games",
+            f"{counted(found.games, 'random game')} of {found.plies / games:.1f} plies, "
+            f"{found.longest} at most{ended}",
+        ),
         (
             "results",
             f"first player {found.wins[0] / games:.0%}, drawn {1 - decided / games:.0%}; of the others "
             f"{found.last_wins / max(1, decided):.0%} won by the last move",
         ),
+        ("symmetries", f"{len(symmetries_of(name))} beside the identity"),
+        ("training", line_of(config, measure(name))),
     ]
+    print("\n".join([*table(rows), *(f"note: {note}" for note in notes_of(rules, found))]))
+    return 0

@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,7 +34,7 @@ from alphazero.games.outside.rules import (
 GAMES_ON_COPIES, THEN_ONE_IN, PLIES_ON_COPIES = 20, 7, 400
 ONE_SIDED = 50  # games of which each side wins some, unless something is wrong
 LARGE = 100.0  # of an observation's numbers
-SIDE = 3  # squares of the shortest side of what is taken for a board
+SIDE, MOST_SIDE = 3, 32  # squares of a side of what is taken for a board
 # All that the rules show of a position, by the method that shows it.
 Shown: TypeAlias = dict[str, Any]
 
@@ -230,30 +231,27 @@ def notes_of(rules: Rules, found: Findings) -> list[str]:
 
 
 def _note_on_shape(rules: Rules, are_signs: bool) -> str:
-    """Where the network may not see the board as one; "" where all is as it seems."""
-    shape, read, num_actions = rules.observed, rules.shape, rules.num_actions
+    """Where another board fits the actions better than the one that is read; "" where none does."""
+    shape, (planes, *board) = rules.observed, rules.shape
 
     def fit(height: int, width: int) -> int:
-        """How a board suits the actions. 2: one for each square or column; 1: some for each square."""
+        """2: an action for each square or column; 1: some for each square."""
         squares = height * width
         if min(height, width) < SIDE:
             return 0
-        return 2 if num_actions in (width, squares, squares + 1) else int(num_actions % squares == 0)
+        return 2 if rules.num_actions in (width, squares, squares + 1) else rules.num_actions % squares == 0
 
-    if len(shape) == 1:
-        (size,) = shape
-        one_for_each = (num_actions >= SIDE**2, num_actions), (num_actions > SIDE**2, num_actions - 1)
-        is_board = any(is_enough and size % squares == 0 for is_enough, squares in one_for_each) or any(
-            size % side**2 == 0 and fit(side, side) for side in range(SIDE, math.isqrt(size) + 1)
+    if len(shape) > 1:
+        height, width = max(pairwise(shape), key=lambda sides: fit(*sides))
+        meant = str([math.prod(shape) // (height * width), height, width])
+        is_meant = fit(height, width) > fit(*board)
+    else:
+        meant = "[planes, height, width]"
+        sides = range(SIDE, MOST_SIDE + 1)
+        is_meant = are_signs and any(
+            shape[0] % (height * width) == 0 and fit(height, width) for height in sides for width in sides
         )
-        is_board |= size % num_actions == 0 and fit(size // num_actions, num_actions) > 0
-        if not (are_signs and is_board):
-            return ""
-        return f"{size} numbers in a row; if they are squares, expected the shape [planes, height, width]"
-    meant = (math.prod(shape[:-2]), *shape[-2:]) if len(shape) != 3 else (shape[2], *shape[:2])
-    is_lost = len(shape) != 3 and read[1:] == (1, 1) and min(shape) >= SIDE
-    if not is_lost and fit(*meant[1:]) <= fit(*read[1:]):
+    if not is_meant:
         return ""
-    seen = f"{read[0]} planes of {read[1]}x{read[2]}" if read[1:] != (1, 1) else "no board"
-    expected = f"if the squares are {meant[1]}x{meant[2]}, expected the shape {list(meant)}, planes first"
-    return f"numbers of shape {list(shape)} are {seen}; {expected}"
+    read = f"{planes} planes of {board[0]}x{board[1]}" if board != [1, 1] else "no board"
+    return f"shape {list(shape)} is {read}; if the numbers are of squares, expected the shape {meant}"

@@ -101,13 +101,13 @@ def name_class(asked: ClassName, flag: str = "--game") -> str:
     return found.recorded
 
 
-def named_class(recorded: str) -> ClassName:
+def named_class(recorded: str, flag: str = "--game") -> ClassName:
     """The class of a recorded name, whose file the user named in this process. Raises ConfigError."""
     if recorded in _named:
         return _named[recorded]
+    _, path = flag_of_rules(recorded)
     raise ConfigError(
-        f"game {recorded}: its rules are a Python file, which is run only where you name it; "
-        f"expected {' '.join(flag_of_rules(recorded))}"
+        f"{recorded}: is a Python file, which is run only where you name it; expected {flag} {path}"
     )
 
 

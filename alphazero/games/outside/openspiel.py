@@ -101,21 +101,16 @@ def _why_not(spiel: ModuleType, game: Any) -> str:  # noqa: ANN401 - pyspiel has
 
 def _why_not_kind(spiel: ModuleType, kind: Any) -> str:  # noqa: ANN401
     of = spiel.GameType
-    if kind.min_num_players > 2:
-        return f"it is for {kind.min_num_players} players or more; expected 2"
-    if kind.max_num_players < 2:
-        return "it is for one player; expected 2"
-    if kind.dynamics != of.Dynamics.SEQUENTIAL:
-        return "its players move at the same time; expected turns"
-    if kind.chance_mode != of.ChanceMode.DETERMINISTIC:
-        return "chance plays in it; expected none"
-    if kind.information != of.Information.PERFECT_INFORMATION:
-        return "it hides information from its players; expected none"
-    if kind.utility != of.Utility.ZERO_SUM:
-        return "what one player wins the other does not lose; expected that"
-    if not kind.provides_observation_tensor:
-        return "it has no observation tensors, from which a network could learn"
-    return ""
+    faults = {
+        f"it is for {kind.min_num_players} players or more; expected 2": kind.min_num_players > 2,
+        "it is for one player; expected 2": kind.max_num_players < 2,
+        "its players move at the same time; expected turns": kind.dynamics != of.Dynamics.SEQUENTIAL,
+        "chance plays in it; expected none": kind.chance_mode != of.ChanceMode.DETERMINISTIC,
+        "it hides information; expected none": kind.information != of.Information.PERFECT_INFORMATION,
+        "what one wins the other does not lose; expected that": kind.utility != of.Utility.ZERO_SUM,
+        "it has no observation tensors to learn from": not kind.provides_observation_tensor,
+    }
+    return next((fault for fault, is_so in faults.items() if is_so), "")
 
 
 def _pyspiel(name: str) -> ModuleType:

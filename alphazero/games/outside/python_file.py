@@ -43,8 +43,7 @@ def load(name: ClassName) -> Rules:
     """
     path, place = name.file, f"{name.file}: class {name.of}"
     with Explainer(path, path).faults(), watched():
-        make: Callable[..., Any] = _class_in(Path(path), name)
-        new_start = partial(make, **dict(name.parameters))
+        new_start = defined(name)
         start = new_start()
         for method in METHODS:
             if method != "clone" and not callable(getattr(start, method, None)):
@@ -66,6 +65,19 @@ def load(name: ClassName) -> Rules:
         )
         check_sizes(rules.explain.place, rules.num_actions, rules.shape, rules.max_plies)
         return rules
+
+
+def defined(name: ClassName) -> partial[Any]:
+    """The class or function that a name means, with its parameters. Raises whatever its file raises."""
+    module = run_file(Path(name.file), name.digest)
+    found = getattr(module, name.of, None)
+    if not callable(found):
+        own = [
+            key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
+        ]
+        expected = f"expected one of {', '.join(own) or 'its classes'}"
+        raise ConfigError(f"{name.file}: no class or function {quoted(name.of)}; {expected}")
+    return partial(found, **dict(name.parameters))
 
 
 @cache
@@ -112,21 +124,6 @@ def _few_prints(path: Path) -> Callable[..., None]:
             print(program_line(line), file=sys.stderr)
 
     return limited
-
-
-def _class_in(path: Path, name: ClassName) -> type[Any]:
-    module = run_file(path, name.digest)
-    kind = getattr(module, name.of, None)
-    if not isinstance(kind, type):
-        classes = [
-            key
-            for key, value in vars(module).items()
-            if isinstance(value, type) and value.__module__ == module.__name__
-        ]
-        raise ConfigError(
-            f"{path}: no class {quoted(name.of)}; expected one of {', '.join(classes) or 'its classes'}"
-        )
-    return kind
 
 
 def _shape(start: Any) -> tuple[int, ...]:  # noqa: ANN401

@@ -31,25 +31,20 @@ MOST_PLIES = 1_000_000
 MOST_SHOWN = 40  # moves of a line in a message
 
 
-class Playable(Protocol):
-    """What play asks of a position, as OpenSpiel has it. Players are 0, who moves first, and 1."""
+class State(Protocol):
+    """A position of rules outside the core, as OpenSpiel has it. Players are 0, who moves first, and 1."""
 
     def current_player(self) -> int: ...
     def legal_actions(self) -> Sequence[int]: ...
     def apply_action(self, action: int) -> None: ...
     def is_terminal(self) -> bool: ...
     def returns(self) -> Sequence[float]: ...
-
-
-class State(Playable, Protocol):
-    """A position of rules outside the core."""
-
     def observation_tensor(self, player: int) -> Any: ...  # noqa: ANN401 - numbers, nested or not
     def action_to_string(self, player: int, action: int) -> str: ...
     def clone(self) -> State: ...
 
 
-METHODS = tuple(name for name in {**vars(Playable), **vars(State)} if not name.startswith("_"))
+METHODS = tuple(name for name in vars(State) if not name.startswith("_"))
 
 
 class AnswerError(ValueError):
@@ -159,7 +154,7 @@ def check_sizes(place: str, num_actions: int, shape: tuple[int, int, int], max_p
         raise ConfigError(f"{place}: games of {max_plies:,} plies; expected 1 to {MOST_PLIES:,}")
 
 
-def actions_of(state: Playable) -> list[int]:
+def actions_of(state: State) -> list[int]:
     """The legal actions, ascending: rules may give them in any order and in any collection."""
     actions = state.legal_actions()
     try:
@@ -168,7 +163,7 @@ def actions_of(state: Playable) -> list[int]:
         raise AnswerError(f"legal_actions() is {quoted(actions)}; expected a list of whole numbers") from None
 
 
-def returns_of(state: Playable) -> tuple[float, float]:
+def returns_of(state: State) -> tuple[float, float]:
     """The results of a game that is over, player 0's first."""
     returns: object = state.returns()
     with suppress(TypeError, ValueError):

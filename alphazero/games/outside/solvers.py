@@ -10,18 +10,15 @@ Values are of player 0 with best play of both: 1, 0 or -1.
 from __future__ import annotations
 
 import hashlib
-import shlex
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted, quoted
 from alphazero.games.outside.names import class_of, is_outside, name_class, named_class, version_now
-from alphazero.games.outside.python_file import run_file
+from alphazero.games.outside.python_file import defined
 from alphazero.games.outside.rules import (
     AnswerError,
     Explainer,
@@ -104,35 +101,20 @@ class ExactSearch:
             return most
         self._enter(key)
         low, high = max(low, least), min(high, most)
-        best = self._best(state, low, high)
-        if best >= high:
-            least = max(least, best)
-        elif best <= low:
-            most = min(most, best)
-        else:
-            least = most = best
-        self._bounds[key] = _BOUNDS[least, most]
-        self._path.remove(key)
-        return best
-
-    def _best(self, state: State, low: int, high: int) -> int:
-        player = int(state.current_player())
+        begin, end = low, high
+        player, legal = int(state.current_player()), actions_of(state)
         sign = 1 if player == 0 else -1
         best = -sign
-        legal = actions_of(state)
         for action in sorted(legal, key=lambda one: -self._cutoffs[player, one]):
             after = self._copy(state)
             after.apply_action(action)
-            value = self._search(after, low, high)
-            if sign * value > sign * best:
-                best = value
-            if player == 0:
-                low = max(low, best)
-            else:
-                high = min(high, best)
+            best = sign * max(sign * best, sign * self._search(after, low, high))
+            low, high = (max(low, best), high) if player == 0 else (low, min(high, best))
             if low >= high:
                 self._cutoffs[player, action] += len(legal) ** 2  # those near the root save most
                 break
+        self._bounds[key] = _BOUNDS[least if best <= begin else best, most if best >= end else best]
+        self._path.remove(key)
         return best
 
     def _watch(self, key: bytes, state: State) -> None:
@@ -197,23 +179,11 @@ def solver_of(name: str, rules: Rules, tick: Callable[[int], None] = lambda sear
     """
     if name == EXACT:
         return ExactSearch(rules, tick=tick)
-    asked = class_of(name)
-    assert asked is not None
-    try:
-        named = named_class(name)
-    except ConfigError:
-        raise ConfigError(
-            f"solver {name}: is a Python file, which is run only where you name it; expected "
-            f"--solver {shlex.quote(f'PATH/{asked.plain}')}"
-        ) from None
-    path = Path(named.file)
-    explain = Explainer(f"{path}:{named.of}", str(path))
+    named = named_class(name, "--solver")
+    explain = Explainer(f"{named.file}:{named.of}", named.file)
     with explain.faults(), watched():
-        found = getattr(run_file(path, named.digest), named.of, None)
-        if not callable(found):
-            raise ConfigError(f"{path}: no function or class {quoted(named.of)}; expected one")
-        parameters = dict(named.parameters)
-        value_of = found(**parameters) if isinstance(found, type) else partial(found, **parameters)
+        made = defined(named)
+        value_of: Any = made() if isinstance(made.func, type) else made
     if not callable(value_of):
         raise ConfigError(f"{explain.place}: has no method __call__; expected one that gets a state")
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -40,11 +39,9 @@ MOST_NUMBERS = 1 << 22  # of the observations of these plies
 LEAST_PLIES = 16  # that must have been compared
 
 
-@dataclass(frozen=True, eq=False)
-class Symmetry:
+class Symmetry(NamedTuple):
     """One beside the identity. numbers: where each of an observation goes. actions: the image of each."""
 
-    name: str
     numbers: Images
     actions: Images
 
@@ -62,12 +59,6 @@ def symmetries_of(name: str) -> tuple[Symmetry, ...]:
         return _of_board(rules) if named is None else _named(rules, named)
 
 
-def described(symmetries: Sequence[Symmetry]) -> str:
-    """'1 beside the identity (turned by 180 degrees)'."""
-    names = ", ".join(symmetry.name for symmetry in symmetries)
-    return f"{len(symmetries)} beside the identity ({names})" if symmetries else "none beside the identity"
-
-
 def use_symmetries(name: str) -> int:
     """Have the core turn positions of this game; how many symmetries it has, with the identity."""
     import alphazero._core as _core
@@ -76,7 +67,7 @@ def use_symmetries(name: str) -> int:
     symmetries = symmetries_of(name)
     count = 1 + len(symmetries)
     if count != _core.ForeignLine.NUM_SYMMETRIES:  # else they are in use, perhaps by other threads
-        _core.use_symmetries([(symmetry.numbers, symmetry.actions) for symmetry in symmetries])
+        _core.use_symmetries(list(symmetries))
     return count
 
 
@@ -96,7 +87,7 @@ def _named(rules: Rules, pairs: Iterable[Sequence[object]]) -> tuple[Symmetry, .
                 f"numbers of an observation, and one of the {rules.num_actions} actions"
             )
         if not (np.array_equal(numbers, np.sort(numbers)) and np.array_equal(actions, np.sort(actions))):
-            symmetry = Symmetry(name, numbers.astype(np.int32), actions.astype(np.int32))
+            symmetry = Symmetry(numbers.astype(np.int32), actions.astype(np.int32))
             fault, _ = _tried(rules, symmetry, np.eye(rules.shape[0], dtype=bool))
             if fault:
                 raise RulesError(f"{place}: {name}: {fault}")
@@ -123,24 +114,17 @@ def _of_board(rules: Rules) -> tuple[Symmetry, ...]:
     """
     _, height, width = rules.shape
     grid = np.arange(height * width, dtype=np.int32).reshape(height, width)
-    sources = {
-        "turned by 90 degrees": np.rot90(grid),
-        "turned by 180 degrees": grid[::-1, ::-1],
-        "left and right swapped": grid[:, ::-1],
-        "top and bottom swapped": grid[::-1],
-        "turned by 270 degrees": np.rot90(grid, 3),
-        "mirrored at a diagonal": grid.T,
-        "mirrored at the other diagonal": grid[::-1, ::-1].T,
-    }
+    turned = grid[::-1, ::-1]
+    sources = (np.rot90(grid), turned, grid[:, ::-1], grid[::-1], np.rot90(grid, 3), grid.T, turned.T)
     seen = {grid.tobytes()}  # a board of one row has fewer
     symmetries = []
-    for name, source in sources.items():
+    for source in sources:
         squares = np.argsort(source, axis=None).astype(np.int32)
         actions = _actions_of(rules, squares)
         if source.shape != grid.shape or actions is None or squares.tobytes() in seen:
             continue
         seen.add(squares.tobytes())
-        symmetry = Symmetry(name, _in_each_plane(rules, squares, range(rules.shape[0])), actions)
+        symmetry = Symmetry(_in_each_plane(rules, squares, range(rules.shape[0])), actions)
         # Planes may be of one side of the board: then a plane of the image is another one.
         fits = np.ones((rules.shape[0],) * 2, bool)
         fault, plies = _tried(rules, symmetry, fits)
@@ -148,7 +132,7 @@ def _of_board(rules: Rules) -> tuple[Symmetry, ...]:
         planes = [plane if row[plane] else int(row.argmax()) for plane, row in enumerate(fits)]
         if not fault and plies >= LEAST_PLIES and len(set(planes)) == len(planes):
             numbers = _in_each_plane(rules, squares, planes).astype(np.int32)
-            symmetries.append(Symmetry(name, numbers, actions))
+            symmetries.append(Symmetry(numbers, actions))
     return tuple(symmetries)
 
 

@@ -6,11 +6,9 @@ hold the score or the outcome of every move. None of them enters training.
 
 from __future__ import annotations
 
-import re
 import threading
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar, cast
@@ -20,8 +18,6 @@ from alphazero.base.errors import DataError
 from alphazero.base.files import open_regular
 from alphazero.games.core_types import Line
 from alphazero.measure.truth.positions import ExactPosition, SolvedMove, SolvedSet
-
-ITEMS_AHEAD = 8  # a thread
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -35,8 +31,7 @@ def solve_in_threads(
 ) -> Generator[Found]:
     """`solve` of each item in order, by a solver in each thread, which share table_mib.
 
-    ITEMS_AHEAD items a thread are taken ahead, so they may be endless. Closing the iterator cancels those not
-    yet started.
+    Closing the iterator cancels those not yet started.
     """
     solvers = threading.local()
 
@@ -46,16 +41,7 @@ def solve_in_threads(
         return solve(solvers.own, item)
 
     with ThreadPoolExecutor(num_threads) as pool:
-        try:
-            waiting: deque[Future[Found]] = deque()
-            for item in items:
-                waiting.append(pool.submit(solve_one, item))
-                if len(waiting) == ITEMS_AHEAD * num_threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+        yield from pool.map(solve_one, items)
 
 
 OWN_TABLE = Path(__file__).resolve().parents[2] / "assets" / "connect4" / "positions.tsv"
@@ -66,23 +52,7 @@ OWN_SETS = {
     "early": OWN_TABLE.with_name("early.txt"),
 }
 COLUMNS = 7
-TABLE_HEAD = "# Connect Four positions from random games with the exact score of every move"
-OUTCOMES_HEAD = "# Connect Four: early positions with the outcome of every move"
-OUTCOME_SIGNS = {1: "+", 0: "=", -1: "-"}
-FULL = "."
-# Classes as Pons's: stones on the board (begin has at most 14, end more than 28), then plies to the end with
-# best play: easy less than 14, hard 28 or more (his sets themselves count 14 as easy and 28 as medium).
-_PONS_NAMES = {
-    "Test_L3_R1": "end-easy",
-    "Test_L2_R1": "middle-easy",
-    "Test_L2_R2": "middle-medium",
-    "Test_L1_R1": "begin-easy",
-    "Test_L1_R2": "begin-medium",
-    "Test_L1_R3": "begin-hard",
-}
-CLASSES = tuple(_PONS_NAMES.values())
-# One column at least is not full.
-_MOVES_AND_OUTCOMES = re.compile(r"([1-7]+) ((?=.*[-+=])[-+=.]{7})")
+OUTCOMES = {"+": 1, "=": 0, "-": -1, ".": None}  # won, drawn, lost by that move; a full column
 
 
 def line_of(moves: str) -> _core.Connect4Line:
@@ -94,9 +64,9 @@ def line_of(moves: str) -> _core.Connect4Line:
 
 
 def read_sets(paths: Sequence[Path] = ()) -> list[SolvedSet]:
-    """Sets of Pons (files, or directories of Test_L*_R* files) and our tables; no path: the own table.
+    """Files of positions, or directories of Pons's Test_L*_R* files; no path: the own table.
 
-    The names of OWN_SETS are its tables. In the order of CLASSES, then as given. Raises DataError.
+    The names of OWN_SETS are its tables. Raises DataError.
     """
     sets: list[SolvedSet] = []
     for path in [OWN_SETS.get(str(path), path) for path in paths] or [OWN_TABLE]:
@@ -104,30 +74,22 @@ def read_sets(paths: Sequence[Path] = ()) -> list[SolvedSet]:
             raise DataError(f"{path}: no files named as Pons's sets are, Test_L*_R*")
         for file in sorted(path.glob("Test_L*_R*")) if path.is_dir() else [path]:
             sets += read_file(file)
-    order = {name: number for number, name in enumerate(CLASSES)}
-    return sorted(sets, key=lambda entry: order.get(entry.name, len(order)))
+    return sets
 
 
 def read_file(path: Path) -> list[SolvedSet]:
-    """The sets of one file. Raises DataError naming file, line and value.
-
-    Its lines are, under TABLE_HEAD, `class moves score score-of-column-1 ... 7` by tabs, '-' for a full
-    column; under OUTCOMES_HEAD `moves outcomes`, for each column a sign of OUTCOME_SIGNS or FULL; else `moves
-    score`.
-    """
+    """The sets of one file, as _row reads its lines. Raises DataError naming file, line and value."""
     try:
         with open_regular(path) as file:
             lines = file.read().decode("ascii").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
-    read = {TABLE_HEAD: _row_of_table, OUTCOMES_HEAD: _row_of_outcomes}.get("".join(lines[:1]), _row_of_pons)
     sets: dict[str, list[ExactPosition]] = {}
     for number, text in enumerate(lines, start=1):
-        if text.startswith("#") and read is not _row_of_pons:
+        if text.startswith("#"):
             continue
-        name = _PONS_NAMES.get(path.name, path.name) if read is _row_of_pons else path.stem
         try:
-            name, moves, score, scores = read(name, text)
+            name, moves, score, scores = _row(text)
             line = line_of(moves)
             if line.outcome().over:
                 raise ValueError("the game is over; expected a game in progress")
@@ -136,35 +98,24 @@ def read_file(path: Path) -> list[SolvedSet]:
                 raise ValueError("expected scores of all but the full columns")
         except ValueError as error:
             raise DataError(f"{path}:{number}: {text!r}: {error}") from error
-        sets.setdefault(name, []).append(ExactPosition(cast(Line, line), score, known, moves))
+        sets.setdefault(name or path.stem, []).append(ExactPosition(cast(Line, line), score, known, moves))
     return [SolvedSet(name, tuple(positions)) for name, positions in sets.items()]
 
 
-_Row = tuple[str, str, int, list[int | None]]  # class, moves, score, scores of the columns
+def _row(text: str) -> tuple[str, str, int, list[int | None]]:
+    """Class, moves, score, and the scores of the columns, which Pons's sets do not have.
 
-
-def _row_of_pons(name: str, text: str) -> _Row:
-    match = re.fullmatch(r"(\S+)\s+(-?\d+)", text.strip())
-    if not match:
-        raise ValueError("expected 'moves score', as '44455554221 2'")
-    return name, match[1], int(match[2]), []
-
-
-def _row_of_table(_: str, text: str) -> _Row:
-    match = re.fullmatch(r"([^\t]+)\t(\d+)\t(-?\d+)" + r"\t(-|-?\d+)" * COLUMNS, text)
-    if not match:
-        raise ValueError("expected class, moves, score and seven scores, by tabs")
-    name, moves, score, *values = match.groups()
-    return name, moves, int(score), [None if value == "-" else int(value) for value in values]
-
-
-def _row_of_outcomes(name: str, text: str) -> _Row:
-    match = _MOVES_AND_OUTCOMES.fullmatch(text)
-    if not match:
-        raise ValueError("expected moves and outcomes, as '4432 --+-=--'")
-    values = {sign_of: value for value, sign_of in OUTCOME_SIGNS.items()}
-    outcomes = [values.get(sign_of) for sign_of in match[2]]
-    return name, match[1], max(value for value in outcomes if value is not None), outcomes
+    A line is `moves score`, `moves outcomes`, or `class moves score scores-of-columns`, '-' for a full one.
+    """
+    match text.split():
+        case [name, moves, score, *values] if len(values) == COLUMNS:
+            return name, moves, int(score), [None if value == "-" else int(value) for value in values]
+        case [moves, signs] if len(signs) == COLUMNS and set(OUTCOMES).issuperset(signs):
+            outcomes = [OUTCOMES[sign] for sign in signs]
+            return "", moves, max((value for value in outcomes if value is not None), default=0), outcomes
+        case [moves, score]:
+            return "", moves, int(score), []
+    raise ValueError("expected 'moves score', as '44455554221 2', or 'moves outcomes', as '4432 --+-=--'")
 
 
 class SolverOutcomes:

@@ -1,6 +1,6 @@
 """Positions of a game of OpenSpiel or of a Python file with the exact value of every move.
 
-They come from random games, or are all that can be reached. A run keeps those of its validations in a file.
+They come from random games. A run keeps those of its validations in a file.
 """
 
 from __future__ import annotations
@@ -8,9 +8,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import TypeAlias
 
 from alphazero.base.errors import AlphaZeroError, ConfigError
@@ -24,14 +23,12 @@ from alphazero.measure.truth.positions import ExactPosition
 from alphazero.run.directory import RunDirectory
 
 NUM_POSITIONS = 200  # of a validation
-MOST_REACHABLE = 20_000  # positions of a game that are all looked at
 SEED = 1  # of the random games
 FRUITLESS_GAMES = 500  # in a row: after them no further position is expected
 FILE = "solved_positions.json"
 
 # Called with the number of positions known, and of those searched for the next one.
 Tick: TypeAlias = Callable[[int, int], None]
-Reached: TypeAlias = tuple[tuple[int, ...], State]  # the moves to a position, and the position
 
 
 def _no_tick(known: int, searched: int) -> None:
@@ -100,51 +97,20 @@ def positions_to_err_in(
     Raises ConfigError for a game that is too large for the solver, RulesError where rules or solver fail.
     """
     rules = rules_of(game)
+    found: list[KnownPosition] = []
     with rules.explain.faults():
-        positions = random_positions(rules, seed)
-        return list(islice(_solved(rules, solver, positions, tick, only_errors=only_errors), count))
-
-
-def reachable_positions(game: str, solver: str, tick: Tick = _no_tick) -> list[KnownPosition] | None:
-    """Every position that is not over, solved; None where there are more than MOST_REACHABLE."""
-    rules = rules_of(game)
-    with rules.explain.faults():
-        positions = all_positions(rules, MOST_REACHABLE)
-        return None if positions is None else list(_solved(rules, solver, positions, tick))
-
-
-def _solved(
-    rules: Rules, solver: str, positions: Iterable[Reached], tick: Tick, *, only_errors: bool = False
-) -> Iterator[KnownPosition]:
-    count = 0
-    solve = solver_of(solver, rules, lambda searched: tick(count, searched))
-    for moves, state in positions:
-        known = KnownPosition(moves, values_of_moves(rules, solve, state))
-        if len(set(known.values)) > 1 or not only_errors:
-            count += 1
-            yield known
-        tick(count, 0)
-
-
-def all_positions(rules: Rules, most: int) -> list[Reached] | None:
-    """Positions that differ by their keys, with the first moves that lead there; None: more than `most`."""
-    copy = rules.copy
-    seen = {position_key(rules.start)}
-    found: list[Reached] = [((), rules.start)]
-    for moves, state in found:  # grows
-        for action in actions_of(state):
-            after = copy(state)
-            after.apply_action(action)
-            if after.is_terminal() or (key := position_key(after)) in seen:
-                continue
-            if len(found) == most:
-                return None
-            seen.add(key)
-            found.append(((*moves, action), after))
+        solve = solver_of(solver, rules, lambda searched: tick(len(found), searched))
+        for moves, state in random_positions(rules, seed):
+            known = KnownPosition(moves, values_of_moves(rules, solve, state))
+            if len(set(known.values)) > 1 or not only_errors:
+                found.append(known)
+            tick(len(found), 0)
+            if len(found) == count:
+                break
     return found
 
 
-def random_positions(rules: Rules, seed: int) -> Iterator[Reached]:
+def random_positions(rules: Rules, seed: int) -> Iterator[tuple[tuple[int, ...], State]]:
     """One of each random game that no game before had, until FRUITLESS_GAMES in a row have none."""
     draw, copy = random.Random(seed), rules.copy
     seen: set[bytes] = set()

@@ -11,6 +11,7 @@ import torch
 
 from alphazero.games.batch import Batch
 from alphazero.games.core_types import Line
+from alphazero.games.lines import leaves_of
 from alphazero.measure.known_games import Doubles, Predictions
 from alphazero.network.model.planes import expand_planes
 from alphazero.network.model.precision import autocast
@@ -165,23 +166,18 @@ class SolvedPlayer:
 
 def batch_of(positions: Sequence[ExactPosition]) -> Batch:
     """Exact positions as a batch: equal shares for the moves that keep the outcome."""
-    packed, legal, policy, wdl = [], [], [], []
-    for position in positions:
-        line = position.line
-        indices = line.legal_indices()
-        keeps = [line.index_to_move(int(index)) in position.keeping for index in indices]
-        shares = np.array(keeps, np.float32)
-        packed.append(line.packed())
-        legal.append(indices)
+    packed, legal, offset = leaves_of([position.line for position in positions])
+    policy = []
+    for position, begin, end in zip(positions, offset, offset[1:], strict=False):
+        moves = map(position.line.index_to_move, legal[begin:end].tolist())
+        shares = np.array([move in position.keeping for move in moves], np.float32)
         policy.append(shares / max(1.0, float(shares.sum())))
-        wdl.append(np.eye(3, dtype=np.float32)[1 - position.outcome])
-    lengths = [len(indices) for indices in legal]
     return Batch(
-        np.stack(packed),
-        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
-        np.concatenate(legal).astype(np.int32),
+        packed,
+        offset,
+        legal,
         np.concatenate(policy),
-        np.stack(wdl),
+        np.eye(3, dtype=np.float32)[[1 - position.outcome for position in positions]],
         np.zeros(len(positions), np.float32),
         np.arange(len(positions), dtype=np.int64),
     )

@@ -81,6 +81,7 @@ TABLE = (
     Option("MinibatchSize", "spin", "0", 0, 4096),
     Option("BatchesInFlight", "spin", "2", 1, 2, sets="in_flight"),
     Option("SmartPruning", "check", "true"),
+    Option("VerboseMoveStats", "check", "false"),
     Option("Temperature", "number", "0", 0, 100),
     Option("TempDecayMoves", "spin", "0", 0, 640),
     Option("TempCutoffMove", "spin", "0", 0, 1000),

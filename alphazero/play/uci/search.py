@@ -24,6 +24,7 @@ from alphazero.play.uci.protocol import (
     move_texts,
     read_move,
 )
+from alphazero.search.move_stats import move_stats
 from alphazero.search.snapshot import MoveReport, Snapshot, wdl_of
 from alphazero.search.tables import SearchTables
 from alphazero.search.tree_search import SearchLimits, TreeSearch
@@ -259,6 +260,11 @@ class EngineSearch:
             limit = self._options["MemoryLimit"]
             self._send([info_string(f"tree full (MemoryLimit {limit} MB): search ended")])
         self._send(self._infos(seen))
+        if self._options["VerboseMoveStats"]:
+            moves = [move.move for move in seen.moves]
+            texts = {move: self._texts((move,))[0] for move in moves}
+            rows = move_stats(seen, self._line, tree.settings, texts, tree.network_values(moves))
+            self._send([info_string(row) for row in rows])
         return seen
 
     def _temperature(self) -> float:

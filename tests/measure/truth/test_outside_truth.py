@@ -16,7 +16,6 @@ from alphazero.measure.truth import outside as outside_truth
 from alphazero.measure.truth.outside import (
     KnownPosition,
     positions_to_err_in,
-    reachable_positions,
     truth_of_run,
 )
 from alphazero.measure.truth.positions import find_errors
@@ -94,24 +93,16 @@ def test_a_move_errs_for_the_player_who_makes_it_who_may_move_again(boxes) -> No
     assert find_errors(asked, lambda lines: [*right[:20], *wrong[20:]]) == [False] * 20 + [True] * 40
 
 
-def test_every_position_of_a_small_game_is_found_by_the_moves_that_lead_there() -> None:
+def test_random_games_reach_every_position_of_a_small_game() -> None:
     game = read_game("--game", NIM)
-    found = reachable_positions(game, "exact")
-    assert found is not None
-    reached: set[tuple[tuple[int, ...], int]] = set()
-    for one in found:
-        state = state_after(game, one.moves)
-        reached.add((tuple(state.sizes), state.player))
-        assert len(one.values) == len(make_line(game, ",".join(map(str, one.moves)) or "start").legal())
-    sizes = itertools.product(range(2), range(3), range(4), range(5))
+    found = positions_to_err_in(game, "exact", 1000, only_errors=False)
+    states = [state_after(game, one.moves) for one in found]
     # After one move the other player moves: the full board has one mover, as has what one move makes of it.
-    assert {one for one, _ in reached} == set(sizes) - {(0, 0, 0, 0)}
-    assert len(found) == len(reached)
-
-
-def test_a_large_game_is_not_searched_for_all_its_positions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outside_truth, "MOST_REACHABLE", 50)
-    assert reachable_positions(read_game("--game", NIM), "exact") is None
+    sizes = itertools.product(range(2), range(3), range(4), range(5))
+    assert {tuple(state.sizes) for state in states} == set(sizes) - {(0, 0, 0, 0)}
+    assert len(found) == len({(tuple(state.sizes), state.player) for state in states})
+    for one in found:
+        assert len(one.values) == len(make_line(game, ",".join(map(str, one.moves)) or "start").legal())
 
 
 def test_a_run_keeps_its_positions_until_game_or_solver_change(tmp_path: Path) -> None:

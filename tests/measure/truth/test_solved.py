@@ -26,6 +26,7 @@ from alphazero.network.model.planes import expand_planes
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights
 from alphazero.settings.sections import NetworkConfig
+from tools.connect4_positions import CLASSES
 
 OWN = [position for entry in read_sets() for position in entry.positions]
 # Columns 3, 4, 5 of the ground against the mover, 2 and 6 open: lost whatever is played.
@@ -55,7 +56,7 @@ def position_of(moves: str, score: int, scores: Sequence[int] = ()) -> ExactPosi
 
 def test_the_own_table_has_600_different_positions_in_which_an_error_is_possible():
     sets = read_sets()
-    assert [entry.name for entry in sets] == list(solved.CLASSES)
+    assert [entry.name for entry in sets] == list(CLASSES)
     assert [len(entry.positions) for entry in sets] == [100] * 6
     assert len({mirrored_key(position.moves) for position in OWN}) == 600
     for entry in sets:
@@ -88,14 +89,11 @@ def test_an_error_is_a_move_that_makes_the_outcome_worse():
 def test_a_table_of_outcomes_tells_errors_as_scores_do(tmp_path: Path):
     def signs(position: ExactPosition) -> str:
         scores = position.move_scores
-        return "".join(
-            solved.OUTCOME_SIGNS[sign(scores[column])] if column in scores else solved.FULL
-            for column in range(7)
-        )
+        return "".join("-=+"[1 + sign(scores[column])] if column in scores else "." for column in range(7))
 
     path = tmp_path / "signs.txt"
     rows = [f"{position.moves} {signs(position)}\n" for position in OWN]
-    path.write_text(f"{solved.OUTCOMES_HEAD}\n# a comment\n{''.join(rows)}")
+    path.write_text(f"# a comment\n{''.join(rows)}")
     (entry,) = read_sets([path])
     assert entry.name == "signs"
     assert [position.moves for position in entry.positions] == [position.moves for position in OWN]
@@ -167,14 +165,14 @@ def test_nothing_is_solved_where_nothing_can_err():
         ("48 1\n", ":1: '48 1'"),
         ("4444444 1\n", ":1: '4444444 1'"),
         ("1212121 1\n", "the game is over"),
-        (f"{solved.TABLE_HEAD}\nend-easy\t44\t1\t1\t1\n", ":2: .*seven scores"),
-        (f"{solved.TABLE_HEAD}\nend-easy\t44\tx\t1\t1\t1\t1\t1\t1\t1\n", ":2: .*seven scores"),
-        (f"{solved.OUTCOMES_HEAD}\n# more\n44 =-=+=-\n", ":3: .*moves and outcomes"),
-        (f"{solved.OUTCOMES_HEAD}\n44 =-=+=-x\n", ":2: .*moves and outcomes"),
-        (f"{solved.OUTCOMES_HEAD}\n44 .......\n", ":2: .*moves and outcomes"),
-        (f"{solved.OUTCOMES_HEAD}\n1212121 =-=+=--\n", ":2: .*the game is over"),
-        (f"{solved.OUTCOMES_HEAD}\n444444 =-=+=--\n", ":2: .*full columns"),
-        (f"{solved.OUTCOMES_HEAD}\n44444 =-=.=--\n", ":2: .*full columns"),
+        ("# table\nend-easy\t44\t1\t1\t1\n", ":2: .*expected"),
+        ("end-easy\t44\tx\t1\t1\t1\t1\t1\t1\t1\n", ":1: .*invalid literal"),
+        ("# more\n44 =-=+=-\n", ":2: .*invalid literal"),
+        ("44 =-=+=-x\n", ":1: .*invalid literal"),
+        ("44 .......\n", ":1: .*full columns"),
+        ("1212121 =-=+=--\n", ":1: .*the game is over"),
+        ("444444 =-=+=--\n", ":1: .*full columns"),
+        ("44444 =-=.=--\n", ":1: .*full columns"),
     ],
 )
 def test_a_damaged_set_is_named_with_its_line(text: str, words: str, tmp_path: Path):
@@ -200,10 +198,10 @@ def test_errors_of_a_network_are_those_of_its_largest_legal_logit(
     packed = torch.from_numpy(np.stack([position.line.packed() for position in OWN]))
     with torch.inference_mode():
         logits = network(expand_planes(packed, network.spec)).policy_BA
-    expected = dict.fromkeys(solved.CLASSES, 0)
+    expected = dict.fromkeys(CLASSES, 0)
     for number, (position, row) in enumerate(zip(OWN, logits, strict=True)):
         move = max(position.line.legal(), key=lambda column, row=row: float(row[column]))
-        expected[solved.CLASSES[number // 100]] += sign(position.move_scores[move]) < sign(position.score)
+        expected[CLASSES[number // 100]] += sign(position.move_scores[move]) < sign(position.score)
     sets = evaluate(capsys, "--weights", str(network_file))
     assert {row["name"]: row["errors"] for row in sets} == {
         name: {"network alone": count} for name, count in expected.items()
@@ -219,7 +217,7 @@ def test_given_sets_are_solved_where_needed_and_a_search_errs_less(
     path.write_text("".join(f"{position.moves} {position.score}\n" for position in ends) + f"{LOST} -18\n")
     argv = ["--weights", str(network_file), "--solved-sets", str(path)]
     (row,) = evaluate(capsys, *argv, "--simulations", "4000")
-    assert row["name"] == "end-easy" and row["positions"] == len(ends) + 1
+    assert row["name"] == "Test_L3_R1" and row["positions"] == len(ends) + 1
     # With 8 empty squares at most so many simulations see everything.
     assert row["errors"]["4,000 simulations"] == 0
     assert row["errors"]["network alone"] > len(ends) // 4
@@ -268,7 +266,7 @@ def test_the_table_for_people_has_a_line_a_set_and_one_for_all(
 ):
     assert main(["eval", "--solved", "--weights", str(network_file), "--device", "cpu"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[3:]] == [*solved.CLASSES, "all"]
+    assert [line.split()[0] for line in lines[3:]] == [*CLASSES, "all"]
     assert lines[-1].split()[1] == "600" and lines[-1].endswith("%")
 
 
@@ -302,7 +300,7 @@ def test_a_network_of_another_game_is_refused(tmp_path: Path, capsys: pytest.Cap
     path = tmp_path / "ttt.pt"
     save_weights(path, AlphaZeroNet(config, get_spec("tictactoe"), torch.Generator().manual_seed(0)), {})
     assert main(["eval", "--solved", "--weights", str(path), "--device", "cpu"]) == 2
-    assert "plays tictactoe; --solved is for connect4" in capsys.readouterr().err
+    assert "plays tictactoe; expected connect4" in capsys.readouterr().err
 
 
 def test_random_moves_err_as_often_as_the_table_says():

@@ -1,12 +1,9 @@
-"""Solvers side by side: what they find is in order, and no more is begun than is asked for."""
-
-from contextlib import closing
-from itertools import count
+"""Solvers side by side: what they find is in order."""
 
 import pytest
 
 import alphazero._core as _core
-from alphazero.measure.truth.connect4 import ITEMS_AHEAD, read_sets, solve_in_threads
+from alphazero.measure.truth.connect4 import read_sets, solve_in_threads
 from alphazero.measure.truth.positions import ExactPosition
 
 
@@ -22,19 +19,6 @@ def test_what_is_found_is_in_order(num_threads):
     assert len({position.outcome for position in positions}) > 1
     found = list(solve_in_threads(outcome, positions, 16, num_threads))
     assert found == [position.outcome for position in positions]
-
-
-def test_items_may_be_without_end():
-    drawn = []
-
-    def items():
-        for number in count():
-            drawn.append(number)
-            yield number
-
-    with closing(solve_in_threads(lambda solver, item: item, items(), 2, 2)) as found:
-        assert [next(found) for _ in range(5)] == [0, 1, 2, 3, 4]
-    assert len(drawn) == 2 * ITEMS_AHEAD + 4
 
 
 def test_a_fault_reaches_who_asks():
