@@ -244,7 +244,8 @@ class AnalysisServer:
                 self._failed += 1
                 self._write(json.dumps({"id": query.id, "turn": turn, "error": str(error)}))
         found = self._net.evaluate_lines([each.line for each in positions])
-        for position, position.alone in zip(positions, found, strict=True):
+        for position, alone in zip(positions, found, strict=True):
+            position.alone = alone
             if position.query.simulations:
                 self._evaluated.append(position)
             else:
