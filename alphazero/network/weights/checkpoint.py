@@ -183,5 +183,5 @@ def read_state(path: Path) -> TrainingState:
     """The state alone of the checkpoint at `path`."""
     try:
         return from_table(TrainingState, read_json(path / STATE))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path / STATE}: {reason(error)}") from error
