@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from queue import Queue
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
@@ -145,21 +145,15 @@ def _number(body: Answer, name: str, low: int, high: int, default: int) -> int:
     return int(value)
 
 
-@dataclass(order=True)
+@dataclass
 class _Position:
-    """A turn of a query. The larger priority comes first, then the earlier query.
+    """A turn of a query under way. alone: the network's evaluation. began: when its search did."""
 
-    line, alone (the network's evaluation) and growth are known as far as it has come.
-    """
-
-    priority: int
-    number: int
+    query: Query
     turn: int
-    query: Query = field(compare=False)
-    line: Line | None = field(default=None, compare=False)
-    alone: Evaluation | None = field(default=None, compare=False)
-    growth: Growth | None = field(default=None, compare=False)
-    began: float = field(default=0.0, compare=False)
+    line: Line
+    alone: Evaluation | None = None
+    began: float = 0.0
 
 
 class AnalysisServer:
@@ -181,9 +175,9 @@ class AnalysisServer:
         self._reader, self._write, self._most_in_flight = reader, write, in_flight
         self._memory = read_memory().available_bytes * MEMORY_SHARE
         self._forest = Forest(evaluator, settings)
-        self._waiting: list[_Position] = []  # a heap
+        self._waiting: list[tuple[int, int, int, Query]] = []  # a heap, by priority, query and turn
         self._evaluated: deque[_Position] = deque()  # whose search has not begun
-        self._growing: list[_Position] = []
+        self._growing: dict[Growth, _Position] = {}
         self._num_queries = self._answered = self._failed = 0
 
     def run(self, lines: IO[bytes]) -> str:
@@ -204,7 +198,7 @@ class AnalysisServer:
             self._evaluate_next()
             self._plant()
             for growth in self._forest.grow():
-                self._finish(next(each for each in self._growing if each.growth is growth))
+                self._finish(self._growing.pop(growth), growth)
         seconds = max(time.monotonic() - began, 1e-9)
         failed = f", {counted(self._failed, 'error')}" if self._failed else ""
         speed = f"{self._answered / seconds:,.1f}/s{failed}"
@@ -232,29 +226,26 @@ class AnalysisServer:
         else:
             self._num_queries += 1
             for turn in item.turns:
-                heapq.heappush(self._waiting, _Position(-item.priority, self._num_queries, turn, item))
+                heapq.heappush(self._waiting, (-item.priority, self._num_queries, turn, item))
 
     def _evaluate_next(self) -> None:
         """Have the network evaluate the next positions by itself, a batch; answers those without a search."""
         if self._evaluated or not self._has_room():
             return
         positions: list[_Position] = []
-        lines: list[Line] = []  # their ends
         while self._waiting and len(positions) < self._evaluator.batch_size:
-            position = heapq.heappop(self._waiting)
-            query, line = position.query, position.query.line
-            for move in query.moves[line.num_plies : position.turn]:
-                line.push(move)
+            *_, turn, query = heapq.heappop(self._waiting)
+            for move in query.moves[query.line.num_plies : turn]:
+                query.line.push(move)
             try:
-                require_move(line)
+                require_move(query.line)
+                positions.append(_Position(query, turn, query.line.copy()))
             except GameInputError as error:
-                self._answer(position, {"error": str(error)})
-                continue
-            position.line = line.copy()
-            positions.append(position)
-            lines.append(position.line)
-        found = self._net.evaluate_lines(lines)
-        for position, position.alone in zip(positions, found, strict=True):
+                self._failed += 1
+                self._write(json.dumps({"id": query.id, "turn": turn, "error": str(error)}))
+        found = self._net.evaluate_lines([each.line for each in positions])
+        for position, alone in zip(positions, found, strict=True):
+            position.alone = alone
             if position.query.simulations:
                 self._evaluated.append(position)
             else:
@@ -262,7 +253,7 @@ class AnalysisServer:
 
     def _has_room(self) -> bool:
         """For another search, of the next position that is known; there is always room for one."""
-        searched = [*self._growing, *list(self._evaluated)[:1]]
+        searched = [*self._growing.values(), *list(self._evaluated)[:1]]
         taken = sum(POSITION_BYTES + SIMULATION_BYTES * each.query.simulations for each in searched)
         return not self._growing or (len(self._growing) < self._most_in_flight and taken <= self._memory)
 
@@ -270,28 +261,23 @@ class AnalysisServer:
         """Begin the searches for which there is room."""
         while self._evaluated and self._has_room():
             position = self._evaluated.popleft()
-            assert position.line is not None
             tree = get_game(self._net.game).core.game_search(self._settings.for_core())
             tree.set_line(position.line)
             tree.begin(())
             position.began = time.monotonic()
-            position.growth = self._forest.plant(tree, SearchLimits(nodes=position.query.simulations))
-            self._growing.append(position)
+            growth = self._forest.plant(tree, SearchLimits(nodes=position.query.simulations))
+            self._growing[growth] = position
 
-    def _finish(self, position: _Position) -> None:
-        """Answer with what is known."""
-        assert position.alone is not None and position.line is not None
-        found = None
-        if position.growth is not None:
-            self._growing.remove(position)
-            view = position.growth.tree.view(position.query.lines)
-            found = snapshot_of(view, position.line, time.monotonic() - position.began)
+    def _finish(self, position: _Position, growth: Growth | None = None) -> None:
+        """Answer with what is known. growth: of its search."""
+        assert position.alone is not None
+        query, found = position.query, None
+        if growth is not None:
+            seconds = time.monotonic() - position.began
+            found = snapshot_of(growth.tree.view(query.lines), position.line, seconds)
         self._answered += 1
-        self._answer(position, analysis_json(position.alone, found, position.query.lines))
-
-    def _answer(self, position: _Position, answer: Answer) -> None:
-        self._failed += "error" in answer
-        self._write(json.dumps({"id": position.query.id, "turn": position.turn, **answer}))
+        known = analysis_json(position.alone, found, query.lines)
+        self._write(json.dumps({"id": query.id, "turn": position.turn, **known}))
 
 
 def _whole_lines(lines: IO[bytes]) -> Iterator[bytes]:

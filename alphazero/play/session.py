@@ -16,19 +16,15 @@ from alphazero.games.drawing import Style, can_be_flipped
 from alphazero.games.notation import move_text, move_texts, read_move
 from alphazero.games.outside.names import is_outside
 from alphazero.games.registry import CHESS
-from alphazero.play.search_text import LONGEST_PV, chances_text, lines_text, value_text
-from alphazero.search.snapshot import Snapshot
+from alphazero.play.search_text import LONGEST_PV, value_text
 from alphazero.search.tree_search import SearchLimits
 
 if TYPE_CHECKING:
     from alphazero.play.net import Net
 
-HINT_LINES = 3
 SIDES = {"first": "first", "white": "first", "second": "second", "black": "second", "random": "random"}
 COMMANDS = {
-    "hint": "what the network would play, with its best lines",
     "undo": "take back your last move and the answer to it",
-    "fen": "the position as text",
     "moves": "the moves so far, and the legal ones",
     "new [SIDE]": f"start another game; SIDE: {', '.join(SIDES)}",
     "help": "this list",
@@ -116,8 +112,10 @@ class PlaySession:
 
     def _answer(self) -> None:
         """Play the network's move."""
+        from alphazero.play.net import search_line
+
         line = self._board.line
-        found = self._search()
+        found = search_line(self._tree, line, self.limits, 1)
         assert found.best is not None
         best = found.best
         plan = " ".join(move_texts(line, best.pv[:LONGEST_PV]))
@@ -133,11 +131,6 @@ class PlaySession:
         """By number in games of others, where several moves may have one name."""
         line = self._board.line
         self._board.push(move if is_outside(line.NAME) else line.move_to_text(move))
-
-    def _search(self) -> Snapshot:
-        from alphazero.play.net import search_line
-
-        return search_line(self._tree, self._board.line, self.limits, HINT_LINES)
 
     def _obey(self) -> None:
         """Read and handle a line."""
@@ -183,17 +176,6 @@ class PlaySession:
 
     def _do_quit(self) -> None:
         self._quits = True
-
-    def _do_fen(self) -> None:
-        self.write(self._board.fen)
-
-    def _do_hint(self) -> None:
-        if self._board.is_over:
-            raise GameInputError(self._result())
-        found = self._search()
-        self.write(f"for the side to move: {chances_text(found.wdl)}")
-        for row in lines_text(found, HINT_LINES):
-            self.write(row)
 
     def _do_undo(self) -> None:
         """Return to the person's previous turn."""

@@ -98,7 +98,7 @@ def test_a_match_stopped_on_two_processes_continues_on_one_with_each_game_once(t
             assert process.returncode == -number
             continue
         assert process.returncode == 128 + number
-        assert re.search(r"random against fake: \+\d+ =\d+ -\d+", said) and " games/hour, " in said
+        assert re.search(r"random against fake: \d+ games? in \d+ pairs?: \+\d+ =\d+ -\d+", said)
         assert re.search(r"^continue with: .* --gpus 2$", errors, re.M)
     assert 12 <= state.read_text().count("\n") - 1 < 30
     assert main(["match", "--maxmoves", "6", *words, "--device", "cpu", "--json"]) == 0
@@ -125,7 +125,7 @@ def test_a_process_that_is_killed_is_named_and_the_result_so_far_is_printed(nets
         below = processes_after(process, pgn, 4)
         below[0].kill()
         said, errors = process.communicate(timeout=60)
-    assert process.returncode == 2 and "against random: +" in said and "Traceback" not in errors
+    assert process.returncode == 2 and " against random: " in said and "Traceback" not in errors
     (line,) = (line for line in errors.splitlines() if "error" in line)
     killed = rf"process [12] of 2 of this command \(pid {below[0].pid}\) was killed by SIGKILL"
     assert re.match(rf"alphazero: error: {killed}", line)

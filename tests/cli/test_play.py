@@ -72,15 +72,15 @@ def test_the_network_begins_where_the_person_is_second(play):
 
 
 def test_a_bad_move_is_one_line_and_changes_nothing(play):
-    told = play("Nf6", "e5", "hnt", "\x00", "fen now", "new purple", "undo").splitlines()
+    told = play("Nf6", "e5", "hlp", "\x00", "moves now", "new purple", "undo").splitlines()
     start = told.index("white> ") + 1
     said = [line for line in told[start:] if line and line != "white> "]
     assert said == [
         "'Nf6': no legal move here; did you mean Nf3?",
         "'e5': no legal move here; did you mean e4?",
-        "'hnt': did you mean hint?",
+        "'hlp': did you mean help?",
         "'\\x00': no legal move here; expected a legal move, such as a3",
-        "'fen now': expected fen alone",
+        "'moves now': expected moves alone",
         "new 'purple': expected first, white, second, black, random",
         "undo: no move of yours to take back",
     ]
@@ -94,10 +94,10 @@ def test_undo_takes_the_answer_back_as_well(play):
 
 def test_a_game_to_mate_can_be_looked_at_and_begun_again(play, tmp_path):
     file = tmp_path / "games.pgn"
-    told = play("Ra8", "e4", "hint", "undo", "new black", start=BACK_RANK, pgn=file)
+    told = play("Ra8", "e4", "undo", "new black", start=BACK_RANK, pgn=file)
     assert "the game is over: 1-0 (win); new, undo or quit" in told
     assert "'e4': the game is over: 1-0 (win); expected new, undo" in told
-    assert told.count("game over> ") == 4
+    assert told.count("game over> ") == 3
     assert "the network plays Ra8#  (wins in 1 for it, 1 visit: Ra8#)" in told
     games = read_games(file)
     assert games[0].headers["Result"] == "1-0"
@@ -125,11 +125,10 @@ def test_a_game_that_is_left_is_written(play, tmp_path):
 @pytest.mark.parametrize("game", ["connect4", "othello", "tictactoe"])
 def test_the_other_games(play, game):
     moves = {"connect4": "4", "othello": "d3", "tictactoe": "b2"}
-    told = play(moves[game], "hint", "zz", "moves", game=game)
+    told = play(moves[game], "zz", "moves", game=game)
     assert "x> " in told
     assert "the network plays " in told
     assert "'zz': no legal move here; expected a legal move, such as " in told
-    assert "  move  visits  share " in told
 
 
 def test_the_network_wins_what_is_won(play):
@@ -138,21 +137,10 @@ def test_the_network_wins_what_is_won(play):
     assert "the game is over: 0-1 (win)" in told
 
 
-def test_fen_shows_the_position(play):
-    assert f"\nwhite> \n{BACK_RANK}\n" in play("fen", start=BACK_RANK)
-
-
-def test_hints_are_in_san_with_lines_of_play(play):
-    told = play("hint", simulations=60)
-    assert "for the side to move: win " in told
-    assert " Nf3 " in told or " e4 " in told or "  Nc3 " in told or " d4 " in told
-    assert "g1f3" not in told
-
-
 def test_help_lists_every_command(play):
     told = play("help")
     assert "SAN or UCI" in told
-    for word in ("hint", "undo", "fen", "moves", "new [SIDE]", "quit"):
+    for word in ("undo", "moves", "new [SIDE]", "quit"):
         assert f"  {word} " in told
 
 

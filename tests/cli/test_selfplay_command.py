@@ -259,7 +259,7 @@ def test_a_match_against_random_moves_has_all_its_games(weights, capsys) -> None
 def test_a_network_against_itself_is_even(weights, capsys) -> None:
     argv = ["match", "--weights", weights, "--against", weights, "--games", "20", "--simulations", "8"]
     assert main(argv) == 0
-    assert "50.0% of the points" in capsys.readouterr().out
+    assert "(50.0%)" in capsys.readouterr().out
     assert main([*argv, "--sprt", "0", "200", "--json"]) == 0
     test = json.loads(capsys.readouterr().out)["sprt"]
     assert test["elo"] == [0, 200] and test["decision"] == "H0"

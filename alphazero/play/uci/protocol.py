@@ -22,6 +22,7 @@ NULL_MOVE = "0000"
 MOST = 10**15  # of a number in `go`
 MOST_DIGITS = 100  # that are read of one
 NUMBER = re.compile(r"[+-]?[0-9]+")
+SET_OPTION = re.compile(r"name\s+(?!value\b)(\S.*?)(?:\s+value(?:\s+(.*))?)?", re.IGNORECASE | re.DOTALL)
 PLAIN = ("uci", "isready", "ucinewgame", "stop", "ponderhit", "quit", "register", "debug")
 COMMANDS = (*PLAIN, "setoption", "position", "go")
 # lc0's conversion of W - L to centipawns (src/search/classic/search.cc, score type "centipawn").
@@ -101,23 +102,16 @@ def parse(line: str) -> Parsed:
             remarks.append(f"{word}: ignored {quoted(' '.join(rest))}")
         return Parsed(Plain(word), tuple(remarks))
     if word == "setoption":
-        return _set_option(line, rest, remarks)
+        return _set_option(line.split(None, skipped + 1)[-1] if rest else "", remarks)
     return _position(rest, remarks) if word == "position" else _go(rest, remarks)
 
 
-def _set_option(line: str, rest: list[str], remarks: list[str]) -> Parsed:
-    if not rest or rest[0].lower() != "name" or len(rest) < 2:
+def _set_option(text: str, remarks: list[str]) -> Parsed:
+    """A value is taken as it stands: names of files may hold several spaces in a row."""
+    found = SET_OPTION.fullmatch(text.strip())
+    if found is None:
         return Parsed(None, (*remarks, "setoption: expected setoption name NAME [value VALUE]"))
-    lowered = [word.lower() for word in rest]
-    end = lowered.index("value") if "value" in lowered else len(rest)
-    name = " ".join(rest[1:end])
-    if not name:
-        return Parsed(None, (*remarks, "setoption: expected setoption name NAME [value VALUE]"))
-    # A value is taken as it stands: names of files may hold several spaces in a row.
-    words_before = len(line.split()) - len(rest) + end + 1
-    pieces = line.split(None, words_before)
-    value = pieces[words_before].strip() if len(pieces) > words_before else ""
-    return Parsed(SetOption(name, value), tuple(remarks))
+    return Parsed(SetOption(" ".join(found[1].split()), found[2] or ""), tuple(remarks))
 
 
 def _position(rest: list[str], remarks: list[str]) -> Parsed:
