@@ -1,4 +1,4 @@
-"""Flags of several commands: numbers, the network, its device and its arithmetic; how ssh reaches hosts."""
+"""Flags of several commands: numbers, the network, its device and its arithmetic."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import argparse
 import os
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.base.errors import ConfigError, LaunchError
+from alphazero.base.errors import ConfigError
 from alphazero.base.files import given_path
-from alphazero.launch.plan.launch_plan import SshOptions
 from alphazero.run.find import RUNS, WEIGHTS_VARIABLE, default_weights
-from alphazero.settings.cluster import MOST_PROCESSES, PORT_MAX
+from alphazero.settings.cluster import MOST_PROCESSES
 from alphazero.settings.flags import whole
 from alphazero.settings.load import preset_names
 
@@ -140,21 +138,6 @@ def networks_of(args: argparse.Namespace) -> list[str]:
 def _refuse_both(args: argparse.Namespace) -> None:
     if args.network and args.weights:
         raise ConfigError(f"W {args.network} and --weights {args.weights}: expected one of the two")
-
-
-def add_ssh_flags(parser: argparse._ActionsContainer) -> None:
-    """--ssh-port and --ssh-config."""
-    add_number(parser, "--ssh-port", whole(1, PORT_MAX), "port of sshd on all hosts", metavar="PORT")
-    parser.add_argument(
-        "--ssh-config", type=Path, metavar="FILE", help="ssh configuration to use instead of ~/.ssh/config"
-    )
-
-
-def ssh_options(args: argparse.Namespace) -> SshOptions:
-    """What these flags ask for. Raises LaunchError for a file that is not there."""
-    if args.ssh_config is not None and not args.ssh_config.is_file():
-        raise LaunchError(f"--ssh-config {args.ssh_config}: no such file")
-    return SshOptions(args.ssh_port, args.ssh_config)
 
 
 def make_solver(table_mib: int) -> _core.Connect4Solver:

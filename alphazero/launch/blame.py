@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from alphazero.base.errors import ERRORS_BY_KIND, AlphaZeroError, LostConnectionError, TrainingError
 from alphazero.base.text import exit_text
-from alphazero.run.rank import OUT_OF_MEMORY, STOPPED, RankFailure, read_record
+from alphazero.run.rank import OUT_OF_MEMORY, STOPPED, Failure, read_record
 
 # Where the launcher above the ranks leaves its account of the first failure: a file in the private directory
 # of the agent, which is removed with it.
@@ -27,39 +27,9 @@ KINDS_BY_STATUS = {AlphaZeroError.exit_code: AlphaZeroError.kind, TrainingError.
 LATE_S = 1.0  # a rank that fails so much later than another fails because of it
 
 
-@dataclass(frozen=True)
-class Failure:
-    """What went wrong first: on which host, in which rank (None: the host's launcher, or the host).
-
-    fate: how it ended; cause: why, in its own words. status: 128 + N for a death by signal N. kind: of
-    errors.py, run/rank.py, or from above. ranks: those at fault, where the rank that failed knows others. at:
-    when it came to pass, by time.monotonic() of the process that has this record, 0 where it is not known.
-    The launcher of a host leaves it for the agent there without host and log, and the agent sends it to the
-    head.
-    """
-
-    host: str
-    rank: int | None
-    fate: str
-    cause: str = ""
-    log: str = ""
-    status: int = 1
-    kind: str = UNKNOWN
-    ranks: tuple[int, ...] = ()
-    at: float = 0.0
-
-    @property
-    def key(self) -> tuple[int, float]:
-        """Order of blame: a host or launcher that was lost or killed comes first."""
-        return 0 if self.rank is None else order_of_blame(self.kind), self.at
-
-    @property
-    def line(self) -> str:
-        """All of it, as printed."""
-        who = f"{self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
-        cause = f": {self.cause.removeprefix('alphazero: error: ')}" if self.cause else ""
-        log = f" (log: {self.host}:{self.log})" if self.log else ""
-        return f"{who} {self.fate}{cause}{log}"
+def order_in_job(failure: Failure) -> tuple[int, float]:
+    """Among hosts: one or its launcher that was lost or killed comes first."""
+    return 0 if failure.rank is None else order_of_blame(failure.kind), failure.at
 
 
 def order_of_blame(kind: str) -> int:
@@ -71,23 +41,21 @@ def order_of_blame(kind: str) -> int:
     return 1 if kind in ERRORS_BY_KIND or kind == OUT_OF_MEMORY else 2
 
 
-def read_failure(directory: Path | None, local_rank: int) -> RankFailure | None:
+def read_account(directory: Path | None, local_rank: int) -> Failure | None:
     """The account of a rank; None where it left none."""
-    return read_record(RankFailure, directory / f"{local_rank}.account.json") if directory else None
+    return read_record(Failure, directory / f"{local_rank}.account.json") if directory else None
 
 
 def failure_of(rank: int, local_rank: int, pid: int, exit_code: int, accounts: Path | None) -> Failure:
     """The failure of a rank as its launcher sees it. exit_code: -N for a death by signal N."""
     fate, status = f"(pid {pid}) {exit_text(exit_code)}", exit_code if exit_code >= 0 else 128 - exit_code
-    account = read_failure(accounts, local_rank)
-    if account is not None:
-        text, kind, ranks = account.text, account.kind, account.ranks
-        return Failure("", rank, fate, text, "", status, kind, ranks, account.at_s)
+    if account := read_account(accounts, local_rank):
+        return replace(account, rank=rank, fate=fate, status=status)
     if exit_code < 0:
         kind = TERMINATED if -exit_code in (signal.SIGTERM, signal.SIGABRT) else SIGNAL
     else:
         kind = KINDS_BY_STATUS.get(exit_code, UNKNOWN)
-    return Failure("", rank, fate, status=status, kind=kind)
+    return Failure(rank=rank, fate=fate, status=status, kind=kind)
 
 
 def first_failure(failures: Sequence[Failure]) -> Failure:

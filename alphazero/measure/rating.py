@@ -228,7 +228,7 @@ def mark_best_rated(run: Path) -> tuple[Path, float] | None:
             files.verify(best, hash_files=False)
         except CheckpointError:
             continue
-        files.point_at(directory, METRIC, best, elo)
+        files.mark_strongest(best, elo)
         weights = weights_of_checkpoint(best)
         write_weights(run / weights_file_name(weights.config, METRIC), weights)
         return best, elo

@@ -5,19 +5,17 @@ Nothing here needs torch, so that `alphazero checkpoint` answers at once.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
 import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard
 
 from alphazero.base.errors import CheckpointError
-from alphazero.base.files import fsync_directory, open_regular, replacing, sha256_of, write_json
+from alphazero.base.files import fsync_directory, open_regular, sha256_of, write_json
 from alphazero.base.text import quoted, reason
 
 MAGIC = "alphazero-checkpoint"
@@ -44,7 +42,7 @@ BEST_METRICS = {
     "move_error": False,
     "elo": True,  # of no validation: measure/rating.py
 }
-BEST_MAGIC = "alphazero-best"
+STRONGEST = "best-elo"  # names the checkpoint whose Elo is highest
 # Names that this program gives; other entries of the directory are not ours.
 NAME = re.compile(rf"{PREFIX}\d+")
 SUPERSEDED_NAME = re.compile(rf"{SUPERSEDED}-\d+-{PREFIX}\d+")
@@ -83,17 +81,6 @@ def is_ours(path: Path) -> bool:
     return True
 
 
-def set_aside_damaged(path: Path) -> bool:
-    """Rename what has the files of a checkpoint and cannot be read as one; False for anything else."""
-    if is_ours(path) or not _holds_own_files_only(path) or not (path / MANIFEST).exists():
-        return False
-    number = 1
-    while os.path.lexists(other := path.with_name(f"unreadable-{number}-{path.name}")):
-        number += 1
-    path.rename(other)
-    return True
-
-
 def _are_remains(path: Path) -> bool:
     """True for what a killed save or removal of a checkpoint left: its own files and no others."""
     return bool(REMAINS.fullmatch(path.name)) and _holds_own_files_only(path)
@@ -110,26 +97,6 @@ def _holds_own_files_only(path: Path) -> bool:
         return name in (*CONTENTS, MANIFEST) and file.is_file() and not file.is_symlink()
 
     return all(is_own(file) for file in path.iterdir())
-
-
-def traces_in(directory: Path) -> list[str]:
-    """A line about each thing that shows that checkpoints were saved here; all are damaged where it is asked.
-
-    None for a run that was killed before its first checkpoint: its directory of checkpoints exists, and is
-    empty but for a save that was never finished.
-    """
-    lines = []
-    for path in checkpoints_in(directory):
-        try:
-            verify(path)
-        except CheckpointError as error:
-            lines.append(str(error))
-    names = [path.name for path in superseded_in(directory)]
-    names += [path.name for path in sorted(directory.glob("best-*")) if path.is_file()]
-    names += [LATEST] if (directory / LATEST).exists() else []
-    if names and not lines:
-        lines.append(f"{', '.join(names)} without the checkpoints that they belong to")
-    return lines
 
 
 def find_newest(directory: Path, say: Callable[[str], None], *, hash_files: bool = True) -> Path | None:
@@ -218,91 +185,66 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
-def state_in_short(path: Path) -> tuple[str, int, dict[str, float]]:
-    """Precision, number of ranks and figures of the checkpoint at `path`. Raises CheckpointError."""
-    state = read_json(path / STATE)
-    precision, ranks, figures = (
-        state.get("precision", "?"),
-        state.get("world_size", 0),
-        state.get("figures", {}),
-    )
-    for name, value, fits, expected in (
-        ("precision", precision, isinstance(precision, str) and len(precision) < 20, "the name of one"),
-        ("world_size", ranks, is_number(ranks) and type(ranks) is int, "a whole number"),
-        ("figures", figures, isinstance(figures, dict) and all(map(is_number, figures.values())), "numbers"),
-    ):
-        if not fits:
-            raise CheckpointError(f"{path / STATE}: {name} {quoted(value)}: expected {expected}")
-    return precision, cast(int, ranks), figures
+def figures_of(path: Path) -> dict[str, float]:
+    """The figures of the validation at the checkpoint `path`. Raises CheckpointError."""
+    figures = read_json(path / STATE).get("figures", {})
+    if not isinstance(figures, dict) or not all(map(is_number, figures.values())):
+        raise CheckpointError(f"{path / STATE}: figures {quoted(figures)}: expected numbers")
+    return figures
 
 
-def improved(directory: Path, figures: Mapping[str, float]) -> tuple[str, ...]:
-    """The metrics in which `figures` beats every checkpoint marked best so far."""
-    names = [name for name in BEST_METRICS if name in figures]
-    return tuple(name for name in names if _is_better(figures[name], directory, name))
+def best_of(directory: Path) -> dict[str, tuple[Path, float]]:
+    """By metric, the best complete checkpoint (the first of equals) and its figure."""
+    best: dict[str, tuple[Path, float]] = {}
+    rated = (directory / STRONGEST).exists() and _read_strongest(directory / STRONGEST)
+    for path in checkpoints_in(directory):
+        try:
+            verify(path, hash_files=False)
+            figures = figures_of(path)
+        except CheckpointError:
+            continue
+        if rated and rated[0] == path.name:
+            figures = {**figures, "elo": rated[1]}
+        best |= {metric: (path, figures[metric]) for metric in improved(figures, best)}
+    return best
 
 
-def _is_better(value: float, directory: Path, metric: str) -> bool:
-    if (best := marked_best(directory, metric)) is None:
-        return not math.isnan(value)
-    return value > best[1] if BEST_METRICS[metric] else value < best[1]
+def improved(figures: Mapping[str, float], best: Mapping[str, tuple[Path, float]]) -> tuple[str, ...]:
+    """The metrics in which `figures` beat those of the best checkpoints."""
+
+    def is_better(value: float, metric: str) -> bool:
+        if metric not in best:
+            return not math.isnan(value)
+        return value > best[metric][1] if BEST_METRICS[metric] else value < best[metric][1]
+
+    return tuple(name for name in BEST_METRICS if name in figures and is_better(figures[name], name))
 
 
-def marked_best(directory: Path, metric: str) -> tuple[Path, float] | None:
-    """The checkpoint marked best and its figure, None where there is none that stands."""
+def mark_strongest(path: Path, elo: float) -> None:
+    """Remember a checkpoint that `alphazero rate` found to be the strongest."""
+    write_json(path.parent / STRONGEST, {"checkpoint": path.name, "value": elo})
+
+
+def _read_strongest(file: Path) -> tuple[str, float] | None:
+    """Name and Elo; None for a damaged file."""
     try:
-        path, value = _read_best(directory, metric)
-        verify(path, hash_files=False)
+        pointer = read_json(file)
     except CheckpointError:
         return None
-    return path, value
-
-
-def mark_best(directory: Path, path: Path, figures: Mapping[str, float]) -> tuple[str, ...]:
-    """Point at `path` as the best in every metric in which its `figures` are; the metrics."""
-    metrics = improved(directory, figures)
-    for metric in metrics:
-        point_at(directory, metric, path, figures[metric])
-    return metrics
-
-
-def point_at(directory: Path, metric: str, path: Path, value: float) -> None:
-    """Mark the checkpoint `path` as the best in one metric, whatever was marked before."""
-    write_json(directory / f"best-{metric}", {"magic": BEST_MAGIC, "checkpoint": path.name, "value": value})
+    name, elo = pointer.get("checkpoint"), pointer.get("value")
+    return (name, float(elo)) if isinstance(name, str) and is_number(elo) else None
 
 
 def find_best(directory: Path, metric: str, *, hash_files: bool = True) -> Path:
-    """The complete checkpoint marked best in `metric`; CheckpointError where there is none."""
+    """The best complete checkpoint by `metric`; CheckpointError where there is none."""
     if metric not in BEST_METRICS:
         raise CheckpointError(f"best-{metric}: no such metric; expected one of {', '.join(BEST_METRICS)}")
-    if not (directory / f"best-{metric}").exists():
-        marked = [name for name in BEST_METRICS if (directory / f"best-{name}").exists()]
-        raise CheckpointError(f"{directory}: no best-{metric}; there is {', '.join(marked) or 'none yet'}")
-    path, _ = _read_best(directory, metric)
+    best = best_of(directory)
+    if metric not in best:
+        raise CheckpointError(f"{directory}: no best-{metric}; there is {', '.join(best) or 'none yet'}")
+    path, _ = best[metric]
     verify(path, hash_files=hash_files)
     return path
-
-
-def _read_best(directory: Path, metric: str) -> tuple[Path, float]:
-    file = directory / f"best-{metric}"
-    pointer = read_json(file)
-    name, value = pointer.get("checkpoint"), pointer.get("value")
-    is_name = isinstance(name, str) and re.fullmatch(rf"{PREFIX}[\w.-]{{1,100}}", name, re.ASCII) is not None
-    if pointer.get("magic") != BEST_MAGIC or not is_name or not is_number(value) or math.isnan(value):
-        raise CheckpointError(f"{file}: {quoted(pointer)}: expected {BEST_MAGIC!r} with checkpoint and value")
-    return directory / str(name), float(value)
-
-
-def pointers(directory: Path) -> dict[str, list[str]]:
-    """Names of the metrics each checkpoint (by directory name) is marked best in."""
-    by_name: dict[str, list[str]] = {}
-    for metric in BEST_METRICS:
-        try:
-            path, _ = _read_best(directory, metric)
-        except CheckpointError:
-            continue
-        by_name.setdefault(path.name, []).append(metric)
-    return by_name
 
 
 def prune(directory: Path, keep: int, *, dry_run: bool = False) -> list[Path]:
@@ -312,9 +254,9 @@ def prune(directory: Path, keep: int, *, dry_run: bool = False) -> list[Path]:
     """
     if directory.is_symlink():
         raise CheckpointError(f"{directory}: is a link; expected the directory of checkpoints itself")
-    best = pointers(directory)
+    best = [path for path, _ in best_of(directory).values()]
     ours = [path for path in checkpoints_in(directory) if is_ours(path)]
-    doomed = [path for path in ours[:-keep] if path.name not in best]
+    doomed = [path for path in ours[:-keep] if path not in best]
     if not dry_run:
         for path in doomed:
             remove(path)
@@ -325,8 +267,6 @@ def prune(directory: Path, keep: int, *, dry_run: bool = False) -> list[Path]:
 def remove(path: Path) -> None:
     """Remove a checkpoint; killed half-way, what is left does not look like one."""
     trash = path.with_name(f".{path.name}.removed.tmp")
-    if trash.exists() and _are_remains(trash):
-        shutil.rmtree(trash, ignore_errors=True)
     path.rename(trash)
     fsync_directory(path.parent)
     shutil.rmtree(trash, ignore_errors=True)
@@ -345,32 +285,12 @@ def clean(directory: Path) -> None:
 
 
 def settle(directory: Path, keep: int) -> None:
-    """Do what a killed save left undone: marks of the best, `latest`, removals; for the one writer alone."""
+    """Do what a killed save left undone; for the one writer alone."""
     try:
         clean(directory)
-        newest = None
-        for path in checkpoints_in(directory):
-            try:
-                verify(path, hash_files=False)
-                figures = read_json(path / STATE).get("figures", {})
-            except CheckpointError:
-                continue
-            mark_best(directory, path, figures)
-            newest = path
-        if newest:
-            point_latest(directory, newest)
         prune(directory, keep)
     except OSError as error:
         raise CheckpointError(f"{directory}: cannot be written: {error.strerror}") from error
-
-
-def point_latest(directory: Path, path: Path) -> None:
-    """Name `path` as the newest complete checkpoint of `directory`, unless it is so named."""
-    with contextlib.suppress(OSError, UnicodeError):
-        if (directory / LATEST).read_text(encoding="utf-8") == f"{path.name}\n":
-            return
-    with replacing(directory / LATEST) as file:
-        file.write(f"{path.name}\n".encode())
 
 
 def set_aside_after(directory: Path, step: int) -> list[Path]:
@@ -379,10 +299,9 @@ def set_aside_after(directory: Path, step: int) -> list[Path]:
     number = 1 + len({path.name.split("-")[1] for path in superseded_in(directory)})
     moved = []
     for path in newer:
-        for metric in pointers(directory).get(path.name, []):
-            (directory / f"best-{metric}").unlink()
         moved.append(path.rename(directory / f"{SUPERSEDED}-{number}-{path.name}"))
     if moved:
+        (directory / STRONGEST).unlink(missing_ok=True)  # of steps that may come again
         fsync_directory(directory)
     return moved
 

@@ -14,8 +14,8 @@ from alphazero.run.checkpoint_files import (
     BEST_METRICS,
     LATEST,
     MANIFEST,
-    NAME,
     PREFIX,
+    best_of,
     checkpoints_in,
     find_best,
     find_newest,
@@ -30,8 +30,6 @@ CHECKPOINTS = "checkpoints"
 # The network of commands that are given none, and where its run is looked for.
 WEIGHTS_VARIABLE = "ALPHAZERO_WEIGHTS"
 RUNS = Path("runs")
-# What DeepSpeed's save_checkpoint and its converter to the universal format write.
-DEEPSPEEDS_FILE = re.compile(r"(\w+_)?mp_rank_\d+_(model|optim)_states\.pt|latest_universal")
 RESUME_SPELLINGS = (
     f"{LATEST}, {BEST}METRIC ({', '.join(BEST_METRICS)}), a step (40 or {PREFIX}00000040), or the path of a "
     "checkpoint or of a run"
@@ -61,20 +59,11 @@ def find_resumed(directory: Path, resume: str, say: Say, *, hash_files: bool = T
     asked, path = f"--resume {resume}", Path(resume)
     if _is_word(resume) and (resume in ("", LATEST, *BEST_METRICS) or not path.exists()):
         return _named(directory, resume, asked, say, hash_files)
-    if path.name == LATEST and path.is_file():
-        _refuse_deepspeeds(path.parent, asked)
-        name = path.read_text(encoding="utf-8", errors="replace").strip()
-        if not NAME.fullmatch(name):
-            raise CheckpointError(f"{asked}: holds {name[:80]!r}; expected a checkpoint's name")
-        return _named(path.parent, name, asked, say, hash_files)
-    if path.name.startswith(BEST) and path.is_file():
-        return _named(path.parent, path.name, asked, say, hash_files)
     if is_checkpoint(path):
         verify(path, hash_files=hash_files)
         return path
     newest = find_newest(_checkpoints_of(path), say) if path.is_dir() else None
     if newest is None:
-        _refuse_deepspeeds(path, asked)
         raise CheckpointError(
             f"{asked}: no complete checkpoint, and {MANIFEST} cannot be read; expected {RESUME_SPELLINGS}"
         )
@@ -105,7 +94,6 @@ def find_weights(name: str, flag: str = NETWORK) -> Path:
         return _of_run(_only_run(path, asked, "one of them") if has_runs else path, "", asked)
     if not path.exists():
         raise WeightsError(f"{asked}: no such file or directory; expected {WEIGHTS_SPELLINGS}")
-    _refuse_deepspeeds(path.parent if path.name == LATEST else path, asked)
     # A file of a checkpoint has no header: it means the checkpoint.
     return path.parent if is_checkpoint(path.parent) and path.is_file() else path
 
@@ -132,28 +120,16 @@ def _of_run(run: Path, which: str, asked: str) -> Path:
     if not directory.is_dir():
         raise WeightsError(f"{asked}: no such file or directory; expected {WEIGHTS_SPELLINGS}")
     if not _is_word(which) or which == BEST.rstrip("-"):
-        marked = [f"{BEST}{metric}" for metric in BEST_METRICS if (directory / f"{BEST}{metric}").exists()]
+        marked = [f"{BEST}{metric}" for metric in best_of(directory)]
         steps = [str(int(path.name.removeprefix(PREFIX))) for path in checkpoints_in(directory)]
         choices = ", ".join([LATEST, *marked, *steps])
         raise WeightsError(f"{asked}: {quoted(which)} names no checkpoint; expected one of {choices}")
     passed_over: list[str] = []
     found = _named(directory, which, asked, passed_over.append, hash_files=False)
     if found is None:
-        _refuse_deepspeeds(run, asked)
         faults = "; ".join(passed_over) or "there is none yet"
         raise CheckpointError(f"{asked}: no complete checkpoint ({faults}); expected {WEIGHTS_SPELLINGS}")
     return found
-
-
-def _refuse_deepspeeds(path: Path, asked: str) -> None:
-    """Raise CheckpointError for a file that DeepSpeed's engine saved, or a directory with such files."""
-    files = [path, *path.glob("*"), *path.glob("*/*_states.pt")] if path.is_dir() else [path]
-    found = next((file.name for file in sorted(files) if DEEPSPEEDS_FILE.fullmatch(file.name)), "")
-    if found:
-        raise CheckpointError(
-            f"{asked}: {found}: a checkpoint in DeepSpeed's own format, of pickled objects, which is not "
-            "opened; expected one of this program (docs/deepspeed.md has the steps for its weights)"
-        )
 
 
 def _is_word(word: str) -> bool:

@@ -20,11 +20,8 @@ Field = str | float
 class MetricWriter(Protocol):
     """Takes figures of one step; docs/runs.md lists the kinds and their figures."""
 
-    def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
-        """Record `figures`."""
-
-    def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
-        """Record an event: text as well as figures."""
+    def write(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
+        """Record figures, or an event: text as well as figures."""
 
     def flush(self) -> None:
         """Have all that came so far on disk: after the checkpoint that follows it is not made again."""
@@ -50,10 +47,7 @@ class JsonLinesWriter:
         cut_after(self._path, step)
         self._file = self._path.open("a", encoding="utf-8")
 
-    def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
-        self.event(kind, step, figures)
-
-    def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
+    def write(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
         with naming(self._path):
             self._file.write(json.dumps({"kind": kind, "step": step, **fields}) + "\n")
             self._file.flush()
@@ -101,7 +95,7 @@ def _is_before(line: bytes, step: int) -> bool:
 
 
 class AllWriters:
-    """The configured writers of a run, as one; any thread may call."""
+    """The configured writers of a run, as one; any thread may call, and nothing is written after close."""
 
     def __init__(
         self,
@@ -115,27 +109,16 @@ class AllWriters:
         self._step = first_step
         self._lock = threading.Lock()
 
-    def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
+    def write(self, kind: str, step: int | None, fields: Mapping[str, Field]) -> None:
+        """Record fields of a step; None is the last that was written."""
         with self._lock:
-            self._step = max(self._step, step)  # epochs are counted apart
+            self._step = max(self._step, step or 0)  # epochs are counted apart
             for writer in self._writers:
-                writer.write(kind, step, figures)
-
-    def write_beside(self, kind: str, figures: Mapping[str, float]) -> None:
-        """Figures without a step belong to the step that was written last; none after close."""
-        with self._lock:
-            for writer in self._writers:
-                writer.write(kind, self._step, figures)
+                writer.write(kind, self._step if step is None else step, fields)
 
     def event(self, kind: str, fields: Mapping[str, Field]) -> None:
-        """Record what happened now, at the step that was written last; any thread may call, none after close.
-
-        fields: text and numbers. `time_s` is put in where it is not given: seconds of the wall clock.
-        """
-        with self._lock:
-            timed = {"time_s": round(time.time(), 3), **fields}
-            for writer in self._writers:
-                writer.event(kind, self._step, timed)
+        """Record what happened now. `time_s` is put in where it is not given: seconds of the wall clock."""
+        self.write(kind, None, {"time_s": round(time.time(), 3), **fields})
 
     def flush(self) -> None:
         with self._lock:

@@ -6,7 +6,6 @@ The first is what the user typed, less what was meant for that start alone.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,6 @@ from alphazero.machine.environment import CHECKOUT
 COMMAND_VARIABLE = "ALPHAZERO_COMMAND"
 SCRIPT = CHECKOUT / "launch_distributed_training.sh"
 GAMES = CHECKOUT / "examples" / "games.pgn.gz"
-OUTER_LAUNCHERS = ("torchrun", "torch.distributed.run")
 LAUNCHED_VARIABLES = ("TORCHELASTIC_RUN_ID", "CROSS_SIZE")  # by torchrun, by DeepSpeed's launcher
 UNKNOWN_COMMAND = "the command that started this job"
 RESUME = "--resume"
@@ -29,7 +27,7 @@ def typed_command(argv: Sequence[str], environment: Mapping[str, str]) -> list[s
     if typed := environment.get(COMMAND_VARIABLE):
         return [str(word) for word in json.loads(typed)]
     if any(name in environment for name in LAUNCHED_VARIABLES):
-        return _outer_launcher()
+        return []
     program, *rest = argv
     name = Path(program).name
     if name == "__main__.py" and rest[:1] == ["launch"] and SCRIPT.is_file():
@@ -49,11 +47,6 @@ def continuing(words: Sequence[str], run_name: str, *more: str) -> str:
     for flag in ("--run-name", *(word for word in more if word.startswith("--"))):
         kept = without(kept, flag)
     return shlex.join([*kept, "--run-name", run_name, *more])
-
-
-def afresh(words: Sequence[str], run_name: str) -> str:
-    """The command that starts the run again, in a directory beside it."""
-    return continuing(words, run_name, "--fresh-start")
 
 
 def uses_of(weights: str, measured_by: str, rules: Sequence[str] = ()) -> list[tuple[str, str]]:
@@ -89,17 +82,6 @@ def without(arguments: Sequence[str], flag: str) -> list[str]:
         if not (is_value or after_flag or argument.startswith(f"{flag}=")):
             kept.append(argument)
     return kept
-
-
-def _outer_launcher() -> list[str]:
-    """torchrun's own command line, where it is our parent process."""
-    try:
-        words = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
-    except (OSError, UnicodeDecodeError):
-        return []
-    if len(words) > 1 and Path(words[1]).name in OUTER_LAUNCHERS:
-        return [_short(Path(words[1])), *words[2:]]
-    return [_short(Path(words[0])), *words[1:]] if words[1:3] == ["-m", OUTER_LAUNCHERS[1]] else []
 
 
 def _short(program: Path) -> str:

@@ -1,13 +1,10 @@
-"""The runs below a directory, each in a row: state, step, best figures, size. Reads only, and takes no lock.
+"""The runs below a directory, each in a row: state, step, best figures. Reads only, and takes no lock.
 
 Needs no torch. A damaged run is a row with its fault.
 """
 
 from __future__ import annotations
 
-import os
-import stat
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -33,19 +30,11 @@ class RunState(str, Enum):
 
 
 @dataclass(frozen=True)
-class BestFigure:
-    """The best value of one figure of the validations, and the step of its checkpoint."""
-
-    value: float
-    step: int
-
-
-@dataclass(frozen=True)
 class RunOverview:
-    """One run. step: the last that its ranks reported; num_steps: of the whole run; -1 where none is known.
+    """One run. step: the last that its ranks reported; num_steps: of the whole run; -1 for none.
 
-    holder: the process that writes to it now, None where none does. best: by metric. size_bytes: of all its
-    files. changed_s: of the newest of them, in seconds of the wall clock. fault: "" but where it is damaged.
+    holder: the process that writes to it now, None where none does. best: checkpoint and figure by metric.
+    fault: "" but where it is damaged.
     """
 
     path: Path
@@ -54,9 +43,7 @@ class RunOverview:
     step: int = -1
     num_steps: int = -1
     holder: Holder | None = None
-    best: Mapping[str, BestFigure] = field(default_factory=dict)
-    size_bytes: int = 0
-    changed_s: float = 0.0
+    best: Mapping[str, tuple[Path, float]] = field(default_factory=dict)
     fault: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -70,9 +57,9 @@ class RunOverview:
             "network": self.network or None,
             "step": self.step if self.step >= 0 else None,
             "num_steps": self.num_steps if self.num_steps >= 0 else None,
-            "best": {name: {"value": one.value, "step": one.step} for name, one in self.best.items()},
-            "size_bytes": self.size_bytes,
-            "changed": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(self.changed_s)),
+            "best": {
+                name: {"value": value, "step": files.step_of(at)} for name, (at, value) in self.best.items()
+            },
             "fault": self.fault or None,
         }
 
@@ -102,26 +89,22 @@ def is_run(path: Path) -> bool:
 def overview_of(path: Path) -> RunOverview:
     """The state of the run at `path`."""
     run = RunDirectory(path)
-    size_bytes, changed_s, unreadable = _size_and_change(path)
-    found: dict[str, Any] = {"path": path, "size_bytes": size_bytes, "changed_s": changed_s}
     try:
         network = _network(run)
         beats = read_heartbeats(run.heartbeats)
         step, num_steps = _newest(run)
     except (AlphaZeroError, OSError) as error:
-        return RunOverview(state=RunState.DAMAGED, fault=reason(error), **found)
-    if unreadable:
-        return RunOverview(state=RunState.DAMAGED, fault=unreadable, network=network, **found)
+        return RunOverview(path, RunState.DAMAGED, fault=reason(error))
     holder = holder_of(path)
     reported = max((beat.step for beat in beats), default=-1)
     return RunOverview(
-        state=_state(holder, beats, step, num_steps),
+        path,
+        _state(holder, beats, step, num_steps),
         network=network,
         step=max(step, reported),
         num_steps=num_steps,
         holder=holder,
-        best=_best(run.checkpoints),
-        **found,
+        best=files.best_of(run.checkpoints),
     )
 
 
@@ -171,29 +154,3 @@ def _newest(run: RunDirectory) -> tuple[int, int]:
         return -1, -1
     num_steps = files.read_json(found / files.STATE).get("num_steps")
     return files.step_of(found), num_steps if type(num_steps) is int else -1
-
-
-def _best(checkpoints: Path) -> dict[str, BestFigure]:
-    found = {metric: files.marked_best(checkpoints, metric) for metric in files.BEST_METRICS}
-    return {name: BestFigure(best[1], files.step_of(best[0])) for name, best in found.items() if best}
-
-
-def _size_and_change(path: Path) -> tuple[int, float, str]:
-    """Bytes of all files, when one changed last, a line about what cannot be read; no link is followed."""
-    size_bytes, changed_s, faults = 0, 0.0, []
-
-    def note(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):  # a running run removes files
-            faults.append(f"{error.filename}: cannot be read: {error.strerror}")
-
-    for directory, _, names in os.walk(path, onerror=note):
-        for name in names:
-            try:
-                status = (Path(directory) / name).lstat()
-            except OSError as error:
-                note(error)
-                continue
-            if stat.S_ISREG(status.st_mode):
-                size_bytes += status.st_size
-                changed_s = max(changed_s, status.st_mtime)
-    return size_bytes, changed_s or path.stat().st_mtime, faults[0] if faults else ""

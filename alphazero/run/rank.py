@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from shutil import disk_usage
@@ -181,25 +181,42 @@ STOPPED = "stopped"  # by a signal to some rank of the job, after a checkpoint: 
 
 
 @dataclass(frozen=True)
-class RankFailure:
-    """A rank's own account. kind: of errors.py, or from above. ranks: those at fault, () for itself.
+class Failure:
+    """What went wrong first: on which host, in which rank (None: the host's launcher, or the host).
 
-    text: one line to print. at_s: time.monotonic(), which all processes of a host share.
+    fate: how it ended; cause: why, in its own words. status: 128 + N for a death by signal N. kind: of
+    errors.py, from above, or of launch/blame.py. ranks: those at fault, where the rank that failed knows
+    others. at: when it came to pass, by time.monotonic() of the process that has this record, 0 where it is
+    not known. A rank leaves its account without host, rank and fate, which its launcher adds for the agent
+    of the host; that adds host and log for the head.
     """
 
-    kind: str
-    ranks: tuple[int, ...]
-    text: str
-    status: int
-    at_s: float
+    host: str = ""
+    rank: int | None = None
+    fate: str = ""
+    cause: str = ""
+    log: str = ""
+    status: int = 1
+    kind: str = ""
+    ranks: tuple[int, ...] = ()
+    at: float = 0.0
+
+    @property
+    def line(self) -> str:
+        """All of it, as printed."""
+        who = f"{self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
+        cause = f": {self.cause.removeprefix('alphazero: error: ')}" if self.cause else ""
+        log = f" (log: {self.host}:{self.log})" if self.log else ""
+        return f"{who} {self.fate}{cause}{log}"
 
 
-def note_failure(error: BaseException, status: int, environment: Mapping[str, str] = os.environ) -> None:
-    """Called in a rank that is about to end with `status`: leave an account where an agent looks for one."""
+def note_failure(error: BaseException, status: int, environment: Mapping[str, str] = os.environ) -> bool:
+    """Called in a rank that is about to end with `status`: False where no agent looks for its account."""
     if isinstance(error, SystemExit):
-        return
+        return False
     ranks = error.ranks if isinstance(error, AlphaZeroError) else ()
-    _note(RankFailure(kind_of(error), ranks, line_of(error), status, time.monotonic()), environment)
+    account = Failure(cause=line_of(error), status=status, kind=kind_of(error), ranks=ranks)
+    return _note(account, environment)
 
 
 def line_of(error: BaseException) -> str:
@@ -215,16 +232,16 @@ def line_of(error: BaseException) -> str:
 
 def note_stop(status: int, environment: Mapping[str, str] = os.environ) -> bool:
     """Called in a rank that ends before the last step: False where no agent looks for its account."""
-    return _note(RankFailure(STOPPED, (), "", status, time.monotonic()), environment)
+    return _note(Failure(status=status, kind=STOPPED), environment)
 
 
-def _note(account: RankFailure, environment: Mapping[str, str]) -> bool:
+def _note(account: Failure, environment: Mapping[str, str]) -> bool:
     directory, local_rank = environment.get(OUTPUT_VARIABLE), environment.get("LOCAL_RANK")
     if not directory or local_rank is None:
         return False
     # The agent may be gone, or its disk full: the exit status remains.
     with contextlib.suppress(OSError):
-        write_record(Path(directory, f"{local_rank}.account.json"), account)
+        write_record(Path(directory, f"{local_rank}.account.json"), replace(account, at=time.monotonic()))
     return True
 
 

@@ -85,24 +85,15 @@ class ClusterConfig:
 
 
 @dataclass(frozen=True)
-class ClusterSection(ClusterConfig):
-    """[cluster]: the settings that have a flag, and a list that only a file holds."""
-
-    hosts: tuple[str, ...] = setting((), "hosts, each as a line of a hostfile")
-
-
-@dataclass(frozen=True)
 class ClusterFile:
     """A [cluster] section and the file and line of each of its keys; empty where a file has no section."""
 
-    config: ClusterSection = field(default_factory=ClusterSection)
+    config: ClusterConfig = field(default_factory=ClusterConfig)
     places: Mapping[str, str] = field(default_factory=dict)
 
     def shown(self, key: str) -> str:
         """A key with its value and place, for messages."""
-        value = getattr(self.config, key)
-        text = ",".join(value) if isinstance(value, tuple) else value
-        return f"[cluster] {key}={text} ({self.places[key]})"
+        return f"[cluster] {key}={getattr(self.config, key)} ({self.places[key]})"
 
 
 def read_cluster(source: str) -> ClusterFile:
@@ -113,5 +104,5 @@ def read_cluster(source: str) -> ClusterFile:
     file = read_toml(find_config(source)) if source else None
     if file is None or "cluster" not in file.table:
         return ClusterFile()
-    values = values_in(file, "cluster", ClusterSection)
-    return ClusterFile(ClusterSection(**values), {key: file.place("cluster", key) for key in values})
+    values = values_in(file, "cluster", ClusterConfig)
+    return ClusterFile(ClusterConfig(**values), {key: file.place("cluster", key) for key in values})

@@ -67,17 +67,17 @@ class TensorBoardViewer(MetricWriter):
         writer: Any = SummaryWriter
         self._writer = writer(str(run.path), purge_step=kept, flush_secs=FLUSH_S)
 
-    def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
-        """Add the figures that are curves."""
+    def write(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
+        """Add the figures that are curves; an event is a text, a line for each field."""
+        figures = {name: value for name, value in fields.items() if not isinstance(value, str)}
+        if len(figures) < len(fields):
+            lines = (f"**{name}**: {value}" for name, value in fields.items() if name != "time_s")
+            self._writer.add_text(kind, "  \n".join(lines), step)
+            return
         for name, at, value in points_of(kind, step, figures):
             if at > self._last_steps.get(name, self._shown_before) and (value or name in self._last_steps):
                 self._last_steps[name] = at
                 self._writer.add_scalar(name, value, at)
-
-    def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
-        """Show its fields as a text, a line each."""
-        lines = (f"**{name}**: {value}" for name, value in fields.items() if name != "time_s")
-        self._writer.add_text(kind, "  \n".join(lines), step)
 
     def flush(self) -> None:
         """Write everything to disk."""

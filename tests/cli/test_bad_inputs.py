@@ -97,7 +97,6 @@ TABLE = [
     ("run name with a slash", ["train", "--run-name", "a/b"], ["'a/b'", "without '/'"]),
     ("resume of nothing", ["train", "--run-name", "new", "--resume"], ["no complete checkpoint"]),
     ("resume of no checkpoint", ["train", "--resume", "{tmp}"], ["manifest.json", "cannot be read"]),
-    ("rank without world", ["train", "--rank", "1"], ["--rank", "--world-size"]),
     ("nccl on the CPU", ["train", "--backend", "nccl"], ["nccl", "gloo"]),
     ("import of nothing", ["data", "import", "{tmp}/none.pgn", "--store", "{tmp}/s"], ["none.pgn"]),
     ("import of damaged gzip", ["data", "import", "{gzip}", "--store", "{tmp}/s"], ["cut.pgn.gz"]),

@@ -71,7 +71,7 @@ def test_a_network_with_attention_goes_to_lc0_and_comes_back_by_name(weights: Pa
     saved(weights, config)
     assert main(["export", "net.pt", "--to", "lc0", "--out", "net.pb.gz"]) == 0
     assert main(["import-weights", "net.pb.gz", "back.pt"]) == 0
-    assert "policy (attention), value (win/draw/loss)\n" in capsys.readouterr().out
+    assert "1x8, attention policy head" in capsys.readouterr().out
     assert read_weights(Path("back.pt")).config == config
 
 

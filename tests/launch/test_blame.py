@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.launch.blame import Failure, failure_of, first_failure, order_of_blame
-from alphazero.run.rank import read_record, write_record
+from alphazero.launch.blame import failure_of, first_failure, order_of_blame
+from alphazero.run.rank import Failure, read_record, write_record
 
 
 def end(rank: int, exit_code: int, accounts: Path | None = None) -> Failure:
@@ -14,7 +14,7 @@ def end(rank: int, exit_code: int, accounts: Path | None = None) -> Failure:
 
 
 def write(directory: Path, rank: int, kind: str, at_s: float, *ranks: int) -> None:
-    fields = {"kind": kind, "ranks": ranks, "text": f"of {rank}", "status": 1, "at_s": at_s}
+    fields = {"kind": kind, "ranks": ranks, "cause": f"of {rank}", "status": 1, "at": at_s}
     (directory / f"{rank}.account.json").write_text(json.dumps(fields))
 
 

@@ -11,7 +11,7 @@ from alphazero.measure.rating import keep_rating, mark_best_rated
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint, TrainingState, save
 from alphazero.network.weights.open_network import read_weights
-from alphazero.run.checkpoint_files import find_best, mark_best, prune
+from alphazero.run.checkpoint_files import find_best, prune
 from alphazero.settings.load import Config, to_table
 from alphazero.settings.sections import NetworkConfig
 
@@ -68,16 +68,11 @@ def test_a_checkpoint_that_is_gone_is_not_marked(run):
     assert mark_best_rated(run) is None
 
 
-def test_what_is_marked_is_not_pruned_and_a_validation_leaves_the_mark(run):
+def test_what_is_marked_is_not_pruned(run):
     rated(run, 1, 10)
     mark_best_rated(run)
     checkpoints = run / "checkpoints"
-    assert mark_best(checkpoints, checkpoints / "step-00000003", {"policy_top1": 0.5}) == ("policy_top1",)
     prune(checkpoints, keep=1)
-    assert sorted(path.name for path in checkpoints.glob("step-*")) == [
-        "step-00000001",
-        "step-00000003",
-        "step-00000004",
-    ]
-    with pytest.raises(CheckpointError, match="no best-value_mse; there is policy_top1, elo"):
+    assert sorted(path.name for path in checkpoints.glob("step-*")) == ["step-00000001", "step-00000004"]
+    with pytest.raises(CheckpointError, match="no best-value_mse; there is elo"):
         find_best(checkpoints, "value_mse")

@@ -11,7 +11,6 @@ import pytest
 
 from tests.support.hosts.real_job import LAUNCH
 from tests.support.jobs.jobs import TINY, environment, free_port, one_core_in_turn, step_lines
-from tests.support.paths import REPOSITORY
 
 LIMIT_S = 300
 NO_RUN_NAME = tuple(word for word in TINY if word not in ("--run-name", "job"))
@@ -109,17 +108,4 @@ def test_one_machine_plays_two_nodes(tmp_path, random_store, address: str, later
     said = said_by(nodes)
     assert f"master {address} is the loopback: all 2 nodes are on this machine" in said[0]
     assert "on 2 ranks" in said[0]
-    assert len(step_lines(tmp_path)) == 2
-
-
-def test_ranks_by_hand_take_torchrun_s_variables(tmp_path, random_store):
-    trainer = (sys.executable, str(REPOSITORY / "train_distributed.py"))
-    with_variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    program = ("env", *(f"{name}={value}" for name, value in with_variables.items()), *trainer)
-
-    def rank(number: int) -> Started:
-        words = ("--rank", str(number), "--world-size", "2", "--run-name", "job")
-        return Started(tmp_path, random_store, number, *words, program=program)
-
-    assert "on 2 ranks" in said_by([rank(1), rank(0)])[1]
     assert len(step_lines(tmp_path)) == 2

@@ -24,41 +24,11 @@ def test_hosts_that_agree_are_told_of_in_one_line_and_the_job_starts(network, tm
     assert status == 0, said
     lines = [line for line in said.splitlines() if line.startswith("alphazero: preflight: ")]
     assert len(lines) == 1, said
-    assert lines[0].startswith("alphazero: preflight: 2 ranks on 2 hosts, gloo: all-reduce ")
+    assert lines[0].startswith("alphazero: preflight: 2 ranks on 2 hosts, cpu: all-reduce ")
     assert said.index(lines[0]) < said.index("2 processes on 2 hosts, master host1:")
     # Figures of the first host go to the metrics.
     text = (tmp_path / "runs" / "job" / "metrics.jsonl").read_text()
     assert any(json.loads(line)["kind"] == "health" for line in text.splitlines())
-
-
-def two_configs(network: Network, directory: Path) -> tuple[str, ...]:
-    """A configuration file that says something else on host2."""
-    configs = directory / "configs"
-    configs.mkdir()
-    network.hosts[1].make_private(configs)
-    text = "[optimizer]\nweight_decay = 0.9\n"
-    (configs / "own.toml").write_text(text)
-    changed = text.replace("0.9", "0.8").replace("\n", "\\n")
-    network.hosts[1].run("sh", "-c", f"printf '{changed}' > {configs}/own.toml")
-    return ("--config", str(configs / "own.toml"), "--blocks", "2", "--filters", "16")
-
-
-def test_a_host_with_other_settings_is_named_and_nothing_starts(network, tmp_path, random_store):
-    hosts = network(2)
-    status, said = start(hosts, tmp_path, random_store, *two_configs(hosts, tmp_path))
-    assert status == 2, said
-    assert "alphazero: error: preflight: host2: " in said
-    assert "own.toml" in said
-    assert "processes on" not in said
-
-
-def test_with_min_nodes_the_job_goes_on_without_it(network, tmp_path, random_store):
-    hosts = network(2)
-    flags = ("--min-nodes", "1", *two_configs(hosts, tmp_path))
-    status, said = start(hosts, tmp_path, random_store, *flags)
-    assert status == 0, said
-    assert "error: preflight: host2: " in said
-    assert "continuing with 1 of 2 hosts, without host2" in said
 
 
 def test_no_preflight_starts_at_once(network, tmp_path, random_store):

@@ -139,7 +139,6 @@ def test_tasks_of_srun_are_the_ranks_of_one_job(slurm, tmp_path: Path, random_st
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["job"]
     losses = [line["loss"] for line in step_lines(tmp_path)]
     assert losses == pytest.approx([line["loss"] for line in one_host], rel=1e-3)
-    assert re.search(r"srun --nodes=2 --ntasks=4 \S+ \S+train_distributed\.py", said), said
     slurm.wait_until_free()
 
 

@@ -2,6 +2,7 @@
 
 import json
 
+from alphazero.run.checkpoint_files import best_of, step_of
 from tests.support.jobs.jobs import step_lines
 
 ARGUMENTS = ("--validation-interval", "2", "--checkpoint-interval", "100", "--keep-checkpoints", "1")
@@ -18,19 +19,16 @@ def test_the_best_by_each_metric_are_kept_and_can_be_resumed(zygote, tmp_path, r
     figures = validations(tmp_path)
     assert len(figures) == 12
     directory = tmp_path / "runs/job/checkpoints"
-    best_steps = set()
+    best = best_of(directory)
     for metric, more in MORE_IS_BETTER.items():
-        pointer = json.loads((directory / f"best-{metric}").read_text())
         # The first of equals stays the best.
         wanted = (max if more else min)(figures, key=lambda step: figures[step][metric])
-        assert pointer["value"] == figures[wanted][metric]
-        assert pointer["checkpoint"] == f"step-{wanted:08d}"
-        best_steps.add(pointer["checkpoint"])
+        assert best[metric] == (directory / f"step-{wanted:08d}", figures[wanted][metric])
+    best_steps = {path.name for path, _ in best.values()}
     assert {path.name for path in directory.glob("step-*")} == best_steps | {"step-00000024"}
     assert "(best policy_top1" in output
 
-    step = json.loads((directory / "best-policy_top1").read_text())["checkpoint"]
-    number = int(step.removeprefix("step-"))
+    number = step_of(best["policy_top1"][0])
     before = step_lines(tmp_path)
     output = zygote.run_job(
         tmp_path, random_store, 1, "--steps", "24", *ARGUMENTS, "--resume", "best-policy_top1"

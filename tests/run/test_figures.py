@@ -3,11 +3,9 @@
 import json
 import math
 
-import numpy as np
 import pytest
 
 from alphazero.base.errors import DataError
-from alphazero.run import figures as module
 from alphazero.run.directory import RunDirectory
 from alphazero.run.figures import AlarmLine, RunFigures
 from tests.support.report.made_up_runs import step_line, write_run
@@ -33,7 +31,7 @@ def test_a_resumed_run_has_the_newest_word_on_each_step(tmp_path) -> None:
     assert loss.tolist() == [1.0, 2.0, 3.5, 4.5, 5.5]
 
 
-def test_lines_that_no_reader_of_columns_takes_are_read_one_by_one(tmp_path) -> None:
+def test_damaged_lines_are_passed_over_and_counted(tmp_path) -> None:
     run = write_run(tmp_path / "one", [step_line(1), step_line(2, loss=math.nan), step_line(4)])
     with run.metrics.open("a") as file:
         file.write('{"kind": "step", "step": 5, "loss": nonsense}\n')
@@ -63,18 +61,6 @@ def test_the_widest_gap_that_steps_allow_is_not_a_list_of_steps(tmp_path) -> Non
     figures = RunFigures.read(write_run(tmp_path / "one", [step_line(1), step_line(10**9)]))
     assert figures.num_damaged == 0
     assert not len(figures.skipped_steps)
-
-
-def test_blocks_of_a_file_are_cut_at_lines_and_keep_their_order(tmp_path, monkeypatch) -> None:
-    lines = [step_line(step, loss=math.nan if step == 9 else step / 7) for step in range(1, 40)]
-    run = write_run(tmp_path / "one", [*lines, step_line(5, loss=50.0)])
-    whole = RunFigures.read(run).of("step")
-    monkeypatch.setattr(module, "BLOCK_BYTES", 333)
-    pieces = RunFigures.read(run).of("step")
-    assert pieces.step.tolist() == whole.step.tolist() == list(range(1, 40))
-    assert pieces.columns["loss"][4] == 50.0
-    for name, column in whole.columns.items():
-        np.testing.assert_array_equal(pieces.columns[name], column)
 
 
 def test_alarms_are_texts(tmp_path) -> None:

@@ -17,15 +17,10 @@ def with_loss(step: int, loss: float) -> Checkpoint:
 
 
 @pytest.mark.parametrize(("loss", "best"), [(2.4, 3), (2.6, 1)])
-def test_a_checkpoint_that_was_killed_before_its_marks_gets_them(tmp_path, loss, best):
-    for step, figure in ((1, 2.5), (2, 2.7)):
-        path = save(tmp_path, with_loss(step, figure))
-        checkpoint_files.mark_best(tmp_path, path, {"policy_loss": figure})
-    save(tmp_path, with_loss(3, loss))
-    # Killed after the rename: `latest`, marks and removals never came.
-    (tmp_path / "latest").write_text("step-00000002\n")
+def test_a_checkpoint_that_was_killed_before_the_removals_counts(tmp_path, loss, best):
+    for step, figure in ((1, 2.5), (2, 2.7), (3, loss)):
+        save(tmp_path, with_loss(step, figure))
     checkpoint_files.settle(tmp_path, keep=1)
-    assert (tmp_path / "latest").read_text() == "step-00000003\n"
     assert checkpoint_files.find_best(tmp_path, "policy_loss").name == f"step-{best:08d}"
     assert {path.name for path in tmp_path.glob("step-*")} == {f"step-{best:08d}", "step-00000003"}
 
@@ -78,17 +73,3 @@ def test_a_foreign_directory_in_the_way_of_a_checkpoint_is_named_and_stays(tmp_p
     with pytest.raises(CheckpointError, match=r"step-00000003/manifest\.json"):
         save(tmp_path, checkpoint_of(3))
     assert (tmp_path / "step-00000003" / "thesis.tex").exists()
-
-
-def test_every_trace_of_lost_checkpoints_is_told_and_an_unfinished_first_one_is_none(tmp_path):
-    (tmp_path / ".step-00000001.tmp").mkdir()
-    assert checkpoint_files.traces_in(tmp_path) == []
-    assert checkpoint_files.traces_in(tmp_path / "nowhere") == []
-    first, second = (save(tmp_path, checkpoint_of(step)) for step in (3, 4))
-    (first / "manifest.json").write_text('{"magic": "alphazero-checkpoint", "version": 9}')
-    (second / "weights.safetensors").unlink()
-    told = checkpoint_files.traces_in(tmp_path)
-    assert len(told) == 2 and "version 9" in told[0] and "weights.safetensors: missing" in told[1]
-    for path in (first, second):
-        checkpoint_files.remove(path)
-    assert checkpoint_files.traces_in(tmp_path) == ["latest without the checkpoints that they belong to"]

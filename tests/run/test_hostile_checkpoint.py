@@ -114,7 +114,7 @@ def test_a_damaged_checkpoint_loads_or_is_a_checkpoint_error(
     cut: float | None,
     tmp_path_factory: pytest.TempPathFactory,
 ):
-    path = save(tmp_path_factory.getbasetemp() / "damaged-checkpoint", checkpoint_of(3))
+    path = save(tmp_path_factory.mktemp("damaged"), checkpoint_of(3))
     data = bytearray((path / name).read_bytes())
     for place, byte in hits:
         data[int(place * (len(data) - 1))] = byte

@@ -36,7 +36,7 @@ def test_the_file_has_each_step_once(tmp_path, again):
     lines += [("validation", 2, {"policy_top1": 0.5}), ("validation", 4, {"policy_top1": 0.6})]
     for line in lines:
         writer.write(*line)
-    writer.event("alarm", 5, {"cause": "disk", "time_s": 3.0})
+    writer.write("alarm", 5, {"cause": "disk", "time_s": 3.0})
     if again:
         writer.close()
         writer = again(run, 2)

@@ -13,7 +13,6 @@ from alphazero.run.next_command import (
     COMMAND_VARIABLE,
     SCRIPT,
     UNKNOWN_COMMAND,
-    afresh,
     continuing,
     located,
     typed_command,
@@ -60,8 +59,8 @@ def test_a_script_is_shown_with_the_python_that_runs_it(monkeypatch, tmp_path):
 
 def test_a_run_is_begun_once_more_beside_itself():
     typed = [LAUNCH, "--resume", "best-composite", "--seed", "3", "--run-name=other", "--fresh-start"]
-    assert afresh(typed, "job") == f"{LAUNCH} --seed 3 --run-name job --fresh-start"
-    assert afresh([], "job") == f"{UNKNOWN_COMMAND} --fresh-start"
+    assert continuing(typed, "job", "--fresh-start") == f"{LAUNCH} --seed 3 --run-name job --fresh-start"
+    assert continuing([], "job", "--fresh-start") == f"{UNKNOWN_COMMAND} --fresh-start"
 
 
 def test_commands_that_use_a_network_take_a_name_with_spaces(tmp_path, monkeypatch):

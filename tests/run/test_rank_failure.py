@@ -8,14 +8,14 @@ import pytest
 from alphazero.base.errors import ConfigError, DivergedRanksError, LaunchError, LostConnectionError
 from alphazero.cli.command_table import COMMANDS, CommandEntry
 from alphazero.cli.main import main
-from alphazero.launch.blame import Failure, read_failure
+from alphazero.launch.blame import read_account
 from alphazero.run import rank
-from alphazero.run.rank import OUTPUT_VARIABLE, RankFailure, note_failure, read_record
+from alphazero.run.rank import OUTPUT_VARIABLE, Failure, note_failure, read_record
 
 
-def account_of(error: BaseException, directory: Path) -> RankFailure:
+def account_of(error: BaseException, directory: Path) -> Failure:
     note_failure(error, 1, {OUTPUT_VARIABLE: str(directory), "LOCAL_RANK": "3"})
-    found = read_failure(directory, 3)
+    found = read_account(directory, 3)
     assert found is not None
     return found
 
@@ -36,7 +36,7 @@ def account_of(error: BaseException, directory: Path) -> RankFailure:
 )
 def test_an_exception_is_an_account_by_its_type(tmp_path, error, kind, ranks, text):
     found = account_of(error, tmp_path)
-    assert (found.kind, found.ranks, found.text.strip(), found.status) == (kind, ranks, text, 1)
+    assert (found.kind, found.ranks, found.cause.strip(), found.status) == (kind, ranks, text, 1)
 
 
 def test_a_full_disk_without_a_file_is_named_with_its_host(tmp_path: Path, monkeypatch):
@@ -47,7 +47,7 @@ def test_a_full_disk_without_a_file_is_named_with_its_host(tmp_path: Path, monke
     monkeypatch.setattr(
         rank, "disk_usage", lambda path: usage(path)._replace(free=0 if path == full else 1 << 30)
     )
-    text = account_of(OSError(28, "No space left on device"), tmp_path).text
+    text = account_of(OSError(28, "No space left on device"), tmp_path).cause
     assert text.endswith(f"on {platform.node()}: {full}")
 
 
@@ -94,14 +94,14 @@ def test_without_an_agent_and_for_a_rank_that_ends_by_itself_there_is_no_account
     note_failure(SystemExit(2), 2, {OUTPUT_VARIABLE: str(tmp_path), "LOCAL_RANK": "0"})
     note_failure(ValueError(), 1, {OUTPUT_VARIABLE: str(tmp_path / "gone"), "LOCAL_RANK": "0"})
     assert list(tmp_path.iterdir()) == []
-    assert read_failure(tmp_path, 0) is None
-    assert read_failure(None, 0) is None
+    assert read_account(tmp_path, 0) is None
+    assert read_account(None, 0) is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"rank": 1, "fate": "ended", "time_s": 1}', '{"ranks": 3}'])
 def test_an_account_that_cannot_be_read_is_none(tmp_path: Path, text: str):
     (tmp_path / "0.account.json").write_text(text)
-    assert read_failure(tmp_path, 0) is None
+    assert read_account(tmp_path, 0) is None
     assert read_record(Failure, tmp_path / "0.account.json") is None
 
 
@@ -109,13 +109,13 @@ def test_the_command_leaves_an_account_of_what_it_shows(tmp_path, monkeypatch, c
     monkeypatch.setenv(OUTPUT_VARIABLE, str(tmp_path))
     monkeypatch.setenv("LOCAL_RANK", "0")
     assert main(["no-such-command"]) == 2
-    found = read_failure(tmp_path, 0)
+    found = read_account(tmp_path, 0)
     assert found is not None
     assert (found.kind, found.status) == ("config", 2)
-    assert capsys.readouterr().err == f"alphazero: error: {found.text}\n"
+    assert capsys.readouterr().err == f"alphazero: error: {found.cause}\n"
     monkeypatch.setitem(COMMANDS, "crash", CommandEntry("program", ""))
     with pytest.raises(ModuleNotFoundError):
         main(["crash"])
-    found = read_failure(tmp_path, 0)
+    found = read_account(tmp_path, 0)
     assert found is not None
     assert (found.kind, found.status) == ("crash", 1)

@@ -4,8 +4,7 @@ import pytest
 
 from alphazero.base.errors import AlphaZeroError, CheckpointError, ConfigError
 from alphazero.network.weights.checkpoint import save
-from alphazero.run import checkpoint_files as files
-from alphazero.run.find import check_spelling, find_resumed, find_weights
+from alphazero.run.find import check_spelling, find_resumed
 from tests.support.jobs.saving import checkpoint_of
 
 
@@ -13,8 +12,8 @@ from tests.support.jobs.saving import checkpoint_of
 def directory(tmp_path):
     """Checkpoints of steps 8, 24 and 40 of a run; that of step 24 is the best."""
     directory = tmp_path / "runs" / "job" / "checkpoints"
-    paths = [save(directory, checkpoint_of(step)) for step in (8, 24, 40)]
-    files.mark_best(directory, paths[1], {"composite": 1.0, "policy_loss": 2.0})
+    for step in (8, 24, 40):
+        save(directory, checkpoint_of(step, {"composite": 1.0, "policy_loss": 2.0} if step == 24 else {}))
     return directory
 
 
@@ -28,8 +27,6 @@ def directory(tmp_path):
         ("8", 8),
         ("step-8", 8),
         ("step-00000008", 8),
-        ("{directory}/latest", 40),
-        ("{directory}/best-composite", 24),
         ("{directory}/step-00000024", 24),
         ("{directory}/step-00000024/", 24),
         ("{directory}", 40),
@@ -78,24 +75,3 @@ def test_a_damaged_checkpoint_that_was_asked_for_is_an_error(directory):
     (directory / "step-00000008" / "state.json").unlink()
     with pytest.raises(CheckpointError, match=r"state\.json: missing"):
         find_resumed(directory, "8", print)
-
-
-def test_a_pointer_that_leads_elsewhere_is_not_followed(directory):
-    (directory / "latest").write_text("../../../other\n")
-    with pytest.raises(CheckpointError, match="expected a checkpoint's name"):
-        find_resumed(directory, f"{directory}/latest", print)
-
-
-@pytest.mark.parametrize("stage", ["mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_optim_states.pt"])
-def test_a_checkpoint_of_deepspeeds_engine_is_refused_by_name(tmp_path, stage):
-    # As engine.save_checkpoint of 0.19.8 lays it out.
-    file = tmp_path / "ck" / "global_step1" / stage
-    file.parent.mkdir(parents=True)
-    file.write_bytes(b"PK\x03\x04")
-    (tmp_path / "ck" / "latest").write_text("global_step1")
-    message = rf": {stage}: a checkpoint in DeepSpeed's own format, .* \(docs/deepspeed.md"
-    for path in (tmp_path / "ck", tmp_path / "ck" / "latest", file.parent, file):
-        with pytest.raises(CheckpointError, match=f"^network {path}{message}"):
-            find_weights(str(path))
-        with pytest.raises(CheckpointError, match=f"^--resume {path}{message}"):
-            find_resumed(tmp_path / "runs", str(path), pytest.fail)

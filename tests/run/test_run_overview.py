@@ -12,7 +12,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.cli.command_table import run_command
 from alphazero.machine.lock import LOCK_FILE, only_writer
 from alphazero.network.weights.checkpoint import Checkpoint, TrainingState, save
-from alphazero.run.checkpoint_files import STATE, mark_best
+from alphazero.run.checkpoint_files import STATE
 from alphazero.run.directory import RunDirectory, create
 from alphazero.run.overview import RunState, list_runs, network_text, overview_of
 from alphazero.run.rank import HeartbeatWriter, Phase
@@ -31,8 +31,7 @@ def make_run(directory: Path, steps: tuple[int, ...], phase: Phase | None, num_s
         state = TrainingState(
             step, num_steps, 0, 8, 8, "", 1, to_table(Config(network=SHAPE)), figures={"move_error": 1 / step}
         )
-        path = save(run.checkpoints, Checkpoint(state, TENSORS, TENSORS))
-        mark_best(run.checkpoints, path, state.figures)
+        save(run.checkpoints, Checkpoint(state, TENSORS, TENSORS))
     if phase:
         HeartbeatWriter(run.heartbeats, 0, "host", job="").beat(
             phase, max(steps, default=0) + (phase is not Phase.END)
@@ -120,7 +119,7 @@ def test_a_damaged_run_is_a_row_that_says_so(tmp_path, capsys, harm, told):
     harm(make_run(tmp_path / "ill", (10, 20), Phase.END))
     assert run_command(["runs", str(tmp_path)]) == 0
     header, good, ill = capsys.readouterr().out.splitlines()
-    assert header.split() == ["run", "network", "step", "best", "size", "changed", "state"]
+    assert header.split() == ["run", "network", "step", "best", "state"]
     assert good.startswith("good  connect4 1x8  20 of 20  move_error 5.00% (step 20)")
     assert good.endswith("ended")
     assert ill.startswith("ill")
@@ -143,7 +142,6 @@ def test_json_and_what_is_no_run(tmp_path, capsys):
     assert told["run"] == "x"
     assert told["state"] == "stopped"
     assert told["best"] == {"move_error": {"value": 0.1, "step": 10}}
-    assert told["size_bytes"] == sum(len(content) for _, content in files_of(tmp_path / "x").values())
     run_command(["runs", str(tmp_path / "x"), "--json"])  # the run itself
     assert json.loads(capsys.readouterr().out)[0]["run"] == "x"
     shutil.rmtree(tmp_path / "x")

@@ -35,7 +35,7 @@ def run(tmp_path: Path) -> Path:
     (run / "config.json").write_text(json.dumps(config))
     for checkpoint in checkpoints_in(run / "checkpoints"):
         state = json.loads((checkpoint / STATE).read_text())
-        (checkpoint / STATE).write_text(json.dumps({**state, "precision": HOSTILE}))
+        (checkpoint / STATE).write_text(json.dumps({**state, "figures": HOSTILE}))
         write_manifest(checkpoint, ["weights.safetensors", "optimizer.safetensors", "state.json"])
     return run
 
@@ -43,7 +43,7 @@ def run(tmp_path: Path) -> Path:
 def test_the_tables_of_runs_and_checkpoints(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", str(run.parent)]) == 0
     check(capsys.readouterr().out, rows=2)
-    assert main(["checkpoint", "list", str(run)]) == 2  # no such precision
+    assert main(["checkpoint", "list", str(run)]) == 2  # no figures
     check(capsys.readouterr().out, rows=3)
     (run / "checkpoints" / "step-00000020" / STATE).write_text("[]")
     assert main(["checkpoint", "verify", str(run)]) == 2

@@ -8,7 +8,7 @@ import pytest
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.section import add_flags, kinds_of
-from alphazero.settings.cluster import ClusterSection
+from alphazero.settings.cluster import ClusterConfig
 from alphazero.settings.load import SECTIONS, load_config, preset_names
 
 
@@ -93,7 +93,7 @@ def test_a_mistake_in_a_flag_is_named(flags, message):
 
 NUMBERS = [
     pytest.param(section, entry, id=f"{section.__name__}.{entry.name}")
-    for section in (*SECTIONS.values(), ClusterSection)
+    for section in (*SECTIONS.values(), ClusterConfig)
     for entry in fields(section)
     if kinds_of(section)[entry.name] in (int, tuple[int, ...])
 ]

@@ -47,7 +47,11 @@ def run(args: argparse.Namespace) -> int:
             verb = "would remove" if args.dry_run else "removed"
             print("\n".join(f"{verb} {printable(path)}" for path in removed) or "nothing to remove")
         return 0
-    rows = [describe(directory, path, hash_files=args.action == "verify") for path in paths]
+    marked = files.best_of(directory)
+    rows = []
+    for path in paths:
+        best = [metric for metric, (at, _) in marked.items() if at == path]
+        rows.append(describe(path, best, hash_files=args.action == "verify"))
     if args.json:
         print(json.dumps(rows, indent=1))
     else:
@@ -78,13 +82,13 @@ def find(path: Path) -> tuple[Path, list[Path]]:
     return directory, paths
 
 
-def describe(directory: Path, path: Path, *, hash_files: bool) -> dict[str, Any]:
-    """One checkpoint as JSON. fault: "" where it is complete. best: metrics it is marked best in."""
-    fault, precision, world_size = "", "?", 0
+def describe(path: Path, best: list[str], *, hash_files: bool) -> dict[str, Any]:
+    """One checkpoint as JSON. fault: "" where it is complete. best: metrics by which it is the best."""
+    fault = ""
     figures: dict[str, float] = {}
     try:
         files.verify(path, hash_files=hash_files)
-        precision, world_size, figures = files.state_in_short(path)
+        figures = files.figures_of(path)
     except CheckpointError as error:
         fault = str(error)
     contents = [file for file in path.iterdir() if file.is_file()]
@@ -93,17 +97,15 @@ def describe(directory: Path, path: Path, *, hash_files: bool) -> dict[str, Any]
         "step": files.step_of(path),
         "time_s": path.stat().st_mtime,
         "size_bytes": sum(file.stat().st_size for file in contents),
-        "precision": precision,
-        "world_size": world_size,
         "figures": figures,
-        "best": files.pointers(directory).get(path.name, []),
+        "best": best,
         "fault": fault,
     }
 
 
 def to_table(rows: list[dict[str, Any]]) -> str:
     """One line per checkpoint."""
-    lines = [("checkpoint", "saved", "MB", "precision", "ranks", "state")]
+    lines = [("checkpoint", "saved", "MB", "state")]
     for row in rows:
         saved = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["time_s"]))
         state = ["complete"]
@@ -112,5 +114,5 @@ def to_table(rows: list[dict[str, Any]]) -> str:
         if row["best"]:
             state.append(f"best {', '.join(row['best'])}")
         size_mb, fault = f"{row['size_bytes'] / 1e6:.1f}", row["fault"] or "; ".join(state)
-        lines.append((row["name"], saved, size_mb, row["precision"], str(row["world_size"]), fault))
-    return "\n".join(table(lines, "llrlr"))
+        lines.append((row["name"], saved, size_mb, fault))
+    return "\n".join(table(lines, "llr"))

@@ -17,22 +17,20 @@ from alphazero.base.errors import CheckpointError, ConfigError, LaunchError
 from alphazero.base.log import JSON, TEXT, write_json_lines
 from alphazero.base.section import add_flags, values_of_flags
 from alphazero.cli.command_table import build_parser
-from alphazero.cli.flags import add_device_flag, add_ssh_flags, ssh_options
+from alphazero.cli.flags import add_device_flag
 from alphazero.cli.training import train
 from alphazero.cli.training.train import Resumed
-from alphazero.games.outside.names import source_of_rules
 from alphazero.launch.head.dry_run import dry_run_lines
 from alphazero.launch.head.lines import say, say_of_job
 from alphazero.launch.head.supervisor import ChosenRun, Supervision, Supervisor
-from alphazero.launch.plan.commands import other_node_commands
 from alphazero.launch.plan.launch_plan import LaunchPlan
-from alphazero.launch.plan.node import CpuRanks, choose_cpu_ranks
+from alphazero.launch.plan.node import choose_cpu_ranks
 from alphazero.launch.plan.resolve import resolve
 from alphazero.launch.plan.sources import LaunchRequest
 from alphazero.machine import machine as machines
 from alphazero.machine.environment import CHECKOUT, START
 from alphazero.machine.memory import read_memory
-from alphazero.run.checkpoint_files import LATEST, checkpoints_in
+from alphazero.run.checkpoint_files import checkpoints_in
 from alphazero.run.directory import require_free
 from alphazero.run.find import find_weights
 from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
@@ -57,12 +55,6 @@ PASSES_ON_UNKNOWN_FLAGS = True
 TRAIN_SCRIPT = CHECKOUT / "train_distributed.py"
 PROGRAM = (str(TRAIN_SCRIPT),) if TRAIN_SCRIPT.is_file() else (START, "train")
 NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
-# What --precision auto becomes, by the plan's device.
-AUTO_PRECISION = {
-    "cpu": ": bf16 where the processors are fast at it, else fp32",
-    "cuda": ": bf16 where all GPUs of the job have it, else fp16",
-    "auto": ": chosen when the hosts have counted their devices",
-}
 # Of a preset, where the user names no file of settings; each is read once.
 ReadSettings = Callable[[str], Config]
 
@@ -78,11 +70,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_device_flag(group, "auto: GPUs where there are some")
     group.add_argument(
         "--node-rank",
-        type=_node_rank,
+        type=whole(0, MOST_NODES - 1),
         metavar="R",
-        help="start only this machine's part: its number, from 0 to N-1 (auto: its place in the hostfile)",
+        help="start only this machine's part: its number, from 0 to N-1",
     )
-    add_ssh_flags(group)
+    group.add_argument(
+        "--ssh-config", type=Path, metavar="FILE", help="ssh configuration to use instead of ~/.ssh/config"
+    )
     group.add_argument(
         "--sync-data", action="store_true", help="copy --data to the hosts of the hostfile that lack it"
     )
@@ -96,17 +90,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _node_rank(text: str) -> int | str:
-    return text if text == "auto" else whole(0, MOST_NODES - 1)(text)
-
-
-def cpu_ranks_for(num_cores: int, config: Config, resumed: Resumed | None) -> CpuRanks:
+def cpu_ranks_for(num_cores: int, config: Config, resumed: Resumed | None) -> int:
     """How many ranks this machine gets without a GPU and without a number."""
     saved = resumed.sizes if resumed else None
     config = resumed.kept(config) if resumed else config
     implied = 0 if saved else implied_ranks(config)
     if 0 < implied <= num_cores:
-        return CpuRanks(implied, "as many as batch, micro-batch and accumulation ask for")
+        return implied
 
     def ranks_at_work(num_ranks: int) -> float:
         try:
@@ -138,9 +128,7 @@ def check_batches(plan: LaunchPlan, config: Config, resumed: Resumed | None) -> 
     named = config.training.micro_batch_size
     saved = resumed.sizes if resumed else None
     config = resumed.kept(config) if resumed else config
-    precision = config.training.precision
-    shown = [f"precision {precision}{AUTO_PRECISION[plan.device] if precision == 'auto' else ''}"]
-    shown += decided(config)
+    shown = [f"precision {config.training.precision}", *decided(config)]
     if not all(plan.ranks):  # known when the hosts have counted their devices
         return [f"batch {config.training.batch_size} over as many ranks as the hosts have devices", *shown]
     weights = [host.weight for host in plan.hosts for _ in range(host.num_ranks or 0)]
@@ -163,7 +151,8 @@ def run(args: argparse.Namespace) -> int:
     """Check, resolve, announce, start."""
     values = values_of_flags(ClusterConfig, vars(args))
     request = LaunchRequest(**values, device=args.device, node_rank=args.node_rank)
-    ssh = ssh_options(args)
+    if args.ssh_config is not None and not args.ssh_config.is_file():
+        raise LaunchError(f"--ssh-config {args.ssh_config}: no such file")
     arguments, trainer = _trainer_arguments(args)
     machine = machines.look_at_this_machine(device=args.device)
     read = functools.cache(lambda preset: train.read_settings(trainer, preset))
@@ -179,14 +168,11 @@ def run(args: argparse.Namespace) -> int:
         request,
         machine,
         os.environ,
-        # With --dry-run nothing would listen: see the notice below.
-        (lambda port: True) if args.dry_run else machines.port_is_free,
-        machines.find_free_port,
         read_cluster(trainer.config),
         # --dry-run asks no name server.
         (lambda name: ()) if args.dry_run else machines.addresses_of,
         lambda num_cores: cpu_ranks_for(num_cores, read(train.CPU_PRESET), resumed(train.CPU_PRESET)),
-        ssh,
+        str(args.ssh_config or ""),
     )
     # Slots of a hostfile are GPUs until the hosts have counted them.
     preset = train.CPU_PRESET if plan.device == "cpu" else train.GPU_PRESET
@@ -198,20 +184,16 @@ def run(args: argparse.Namespace) -> int:
     if continued and plan.node_rank == 0:
         train.check_resumed(config, continued)
     settled = check_batches(plan, config, continued)
-    names = list(dict.fromkeys(name for name, _ in machine.addresses))
-    if not plan.is_head and plan.interface and plan.interface not in names:
-        raise LaunchError(f"--interface {plan.interface}: is not here; expected one of {', '.join(names)}")
     if plan.node_rank == 0:
         require_wandb(config.run)
-    notices = [*train.unread_variables(os.environ), *_commands_of_others(request, args.passed_on, plan)]
+    notices = train.unread_variables(os.environ)
     if args.dry_run:
         if plan.device == "auto" and config.preset == train.GPU_PRESET and not trainer.config:
             notices.append(f"preset {train.GPU_PRESET}, or {train.CPU_PRESET} where the hosts have no GPU")
         for line in (*plan.notices, *notices, *settled, *(() if continued else train.chosen_lines(config))):
             say(line)
         if not plan.is_head and plan.node_rank == 0 and not machines.port_is_free(plan.master_port):
-            is_fixed = plan.port_is_chosen or (plan.num_nodes > 1 and not plan.chose_address)
-            fate = "refuse it" if is_fixed else "take another one"
+            fate = "refuse it" if plan.port_is_chosen else "take another one"
             say(f"port {plan.master_port} is in use here now: a start would {fate}")
         for line in dry_run_lines(plan, (*PROGRAM, *arguments)):
             print(line)
@@ -219,16 +201,6 @@ def run(args: argparse.Namespace) -> int:
     for line in notices:
         say_of_job(line)
     return _start(args, plan, arguments, trainer, config, read)
-
-
-def _commands_of_others(request: LaunchRequest, passed_on: list[str], plan: LaunchPlan) -> list[str]:
-    """Lines with what to type on the other nodes, where only node 0 knows its address."""
-    if not plan.chose_address:
-        return []
-    trainer = build_parser("train").with_dashes(passed_on)
-    place = (plan.num_nodes, plan.master_addr, plan.master_port)
-    commands = other_node_commands(request, *place, trainer)
-    return [f"on node {rank}, type: {line}" for rank, line in enumerate(commands, 1)]
 
 
 def _start(
@@ -245,22 +217,13 @@ def _start(
         raise LaunchError(
             f"{sys.executable}: has no {', '.join(missing)}; expected `make setup` in {CHECKOUT}"
         )
-    if plan.is_by_hand and not plan.interface:
-        assert plan.own.machine is not None
-        # An error where the name does not resolve.
-        machines.interface_towards(plan.master_addr, plan.own.machine.addresses)
-    # Files of settings that the trainer reads on every host; shipped ones are the checkout's.
-    named = (trainer.config, train.deepspeed_config_file(trainer))
     preset_of = {"cuda": train.GPU_PRESET, "cpu": train.CPU_PRESET}
     job = Supervision(
         plan=dataclasses.replace(plan, directory=str(Path.cwd())),
         trainer=PROGRAM,
         choose_run=lambda device: _choose_run(arguments, trainer, read(preset_of[device]), plan),
         runs_directory=str(Path(config.run.runs_dir).absolute()),
-        unfit_hosts_stay=args.no_preflight,
-        preflight=not args.no_preflight,
-        rules=source_of_rules(config.network.game),
-        compared=tuple(name for name in named if name and Path(name).is_file()),
+        is_strict=not args.no_preflight,
         data=(*config.data.data, *config.data.validation_data),
         sync_data=args.sync_data,
         quiet=config.run.quiet,
@@ -270,7 +233,7 @@ def _start(
     supervisor = Supervisor(job, say_of_job)
     status = supervisor.run()
     run = supervisor.run_directory
-    is_saved = supervisor.has_saved or (run is not None and (run / "checkpoints" / LATEST).exists())
+    is_saved = supervisor.has_saved or (run is not None and checkpoints_in(run / "checkpoints"))
     if run is not None and is_saved and status not in (0, LaunchError.exit_code):
         say_of_job(f"continue with: {continuing(command, run.name)}")
     return status

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from pathlib import Path
 
 from alphazero.base.files import given_path
-from alphazero.base.log import duration
 from alphazero.base.text import printable, table
+from alphazero.run.checkpoint_files import step_of
 from alphazero.run.overview import RunOverview, RunState, list_runs
 
 # What a row has room for: the first two that the run has, best one first.
@@ -45,29 +44,21 @@ def to_table(directory: Path, runs: list[RunOverview]) -> str:
     """A line per run, the names first."""
     if not runs:
         return f"{printable(directory)}: no runs found"
-    rows = [("run", "network", "step", "best", "size", "changed", "state")]
+    rows = [("run", "network", "step", "best", "state")]
     for one in runs:
-        rows.append(
-            (
-                printable(one.path.name),
-                one.network,
-                _steps(one),
-                best_text(one),
-                size_text(one.size_bytes),
-                f"{duration(max(0.0, time.time() - one.changed_s))} ago",
-                state_text(one),
-            )
-        )
-    return "\n".join(table(rows, "llrlrr"))
+        steps = "-" if one.step < 0 else f"{one.step:,}"
+        steps += f" of {one.num_steps:,}" if one.step >= 0 and one.num_steps >= 0 else ""
+        rows.append((printable(one.path.name), one.network, steps, best_text(one), state_text(one)))
+    return "\n".join(table(rows, "llrl"))
 
 
 def best_text(one: RunOverview) -> str:
     """'policy_top1 41.20% (step 2,000)' for each figure that the row has room for."""
     texts = []
     for name in [name for name in FIGURES if name in one.best][:SHOWN_FIGURES]:
-        value, step = one.best[name].value, one.best[name].step
+        path, value = one.best[name]
         shown = f"{value:.2%}" if name in SHARES else f"{value:.4g}"
-        texts.append(f"{name} {shown} (step {step:,})")
+        texts.append(f"{name} {shown} (step {step_of(path):,})")
     return "  ".join(texts)
 
 
@@ -78,14 +69,3 @@ def state_text(one: RunOverview) -> str:
         doing = "" if holder.purpose == "training" else f" ({holder.purpose})"
         return f"running{doing}: process {holder.pid} on {holder.host}, since {holder.since}"
     return f"damaged: {one.fault}" if one.state is RunState.DAMAGED else one.state.value
-
-
-def _steps(one: RunOverview) -> str:
-    if one.step < 0:
-        return "-"
-    return f"{one.step:,}" + (f" of {one.num_steps:,}" if one.num_steps >= 0 else "")
-
-
-def size_text(size_bytes: int) -> str:
-    """'12.3 MB', '1.2 GB'."""
-    return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.1f} MB"

@@ -8,7 +8,6 @@ import importlib.util
 import json
 import os
 import re
-import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,9 +23,8 @@ from alphazero.cli.command_table import build_parser, run_command
 from alphazero.cli.flags import add_config_flag, add_device_flag, add_number
 from alphazero.cli.training.accelerate import CONFIG_FILE, accelerate_settings
 from alphazero.games.outside.names import is_outside
-from alphazero.launch.node.meeting import MeetingPoint, Participant, meet
 from alphazero.launch.node.store import lone_process_environment
-from alphazero.launch.plan.outer import TaskRank, read_task
+from alphazero.launch.plan.outer import read_task
 from alphazero.launch.plan.sources import refuse_loopback
 from alphazero.machine import machine as machines
 from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK
@@ -48,7 +46,6 @@ from alphazero.training.ranks.batch import BatchSizes
 MOST_RANKS = 2**20
 UNREAD_VARIABLES = ("NCCL_TIMEOUT", "DEEPSPEED_TIMEOUT")
 WORLD_SIZE_FLAGS = ("--world-size", "--gpus", "--num-gpus")
-MEETING_LIMIT_S = 1800.0  # as --start-timeout of the launcher
 GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"
 NO_GPU_NOTICES = (
     f"NO NVIDIA DEVICE IN USE: training on the CPU with the small preset {CPU_PRESET};",
@@ -109,18 +106,17 @@ def configure(parser: Parser) -> None:
         *WORLD_SIZE_FLAGS,
         type=whole(1, MOST_RANKS),
         metavar="N",
-        help="processes of the job; without --rank all are started here",
+        help="processes of the job, all started here",
     )
-    add_number(processes, "--rank", whole(0, MOST_RANKS), "number of this process in a job started by hand")
     add_number(processes, "--local-rank", whole(0, MOST_RANKS), "number of this process on its host")
     processes.add_argument(
-        "--master-addr", default="", metavar="ADDRESS", help="address of the host of rank 0 (with --rank)"
+        "--master-addr", default="", metavar="ADDRESS", help="address of the host of rank 0"
     )
     add_number(
         processes,
         "--master-port",
         whole(1, 65_535),
-        "port of rank 0 (with --rank; default: 12355)",
+        "port of rank 0 (default: 12355)",
         metavar="PORT",
     )
     add_flags(parser, SECTIONS, parser.hidden)
@@ -128,13 +124,20 @@ def configure(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train as one rank, or start the ranks."""
-    if args.rank is not None or "RANK" in os.environ:
+    if "RANK" in os.environ:
         return _train(args)
     task = read_task(os.environ)
-    is_of_task = task is not None and args.world_size == task.world_size
-    if args.world_size and args.world_size > 1 and not is_of_task:
-        return _launch_here(args.world_size)
-    return _train(args, task)
+    is_of_task = str(args.world_size) == task.get("WORLD_SIZE")
+    if not args.world_size or args.world_size == 1 or is_of_task:
+        return _train(args, task)
+    # The launcher starts the ranks of this machine, with this command's own arguments, typed as `alphazero
+    # train ...` or as `train_distributed.py ...`.
+    typed = sys.argv[2:] if sys.argv[1:2] == ["train"] else sys.argv[1:]
+    os.environ[COMMAND_VARIABLE] = json.dumps(typed_command(sys.argv, os.environ))
+    typed = build_parser("train").with_dashes(typed)
+    for flag in WORLD_SIZE_FLAGS:
+        typed = without(typed, flag)
+    return run_command(["launch", "--gpus", str(args.world_size), *typed])
 
 
 def read_settings(args: argparse.Namespace, default_preset: str) -> Config:
@@ -243,27 +246,13 @@ def deepspeed_config_file(args: argparse.Namespace) -> str:
     return str(args.deepspeed_config or args.deepspeed or os.environ.get(CONFIG_FILE, ""))
 
 
-def _launch_here(world_size: int) -> int:
-    """Start the ranks of this machine through the launcher, with this command's own arguments."""
-    # Typed as `alphazero train ...` or as `train_distributed.py ...`.
-    typed = sys.argv[2:] if sys.argv[1:2] == ["train"] else sys.argv[1:]
-    os.environ[COMMAND_VARIABLE] = json.dumps(typed_command(sys.argv, os.environ))
-    typed = build_parser("train").with_dashes(typed)
-    for flag in WORLD_SIZE_FLAGS:
-        typed = without(typed, flag)
-    return run_command(["launch", "--gpus", str(world_size), *typed])
-
-
-def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
-    meets = args.rank is not None or task is not None  # nothing above the ranks brings them together
-    if meets:
+def _train(args: argparse.Namespace, task: Mapping[str, str] | None = None) -> int:
+    if task:  # nothing above the ranks brings them together
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # torch's own retries are no news
     rank_side.begin(os.environ)
     if getattr(args, "log_format", TEXT) == JSON:
-        write_json_lines(f"rank {os.environ.get('RANK', args.rank or 0)}")
-    if args.rank is not None:
-        os.environ.update(_by_hand(args, os.environ))
-    elif task is not None:
+        write_json_lines(f"rank {os.environ.get('RANK', 0)}")
+    if task:
         os.environ.update(_of_task(task, args, os.environ))
     elif "RANK" not in os.environ:
         os.environ.update(lone_process_environment())
@@ -274,7 +263,7 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         on_cpu = args.device == "cpu" or not device_files_present()
         config = read_settings(args, CPU_PRESET if on_cpu else GPU_PRESET)
         resumed = None
-        if os.environ["RANK"] == "0" or task is not None:  # other hosts may have other files of that name
+        if os.environ["RANK"] == "0" or task:  # other hosts may have other files of that name
             resumed = read_resumed(config, args.resume, fresh_start=args.fresh_start)
         if resumed:
             check_resumed(config, resumed)
@@ -287,9 +276,7 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         write_json_lines(f"rank {os.environ['RANK']}")
     # Where no launcher reports what takes long, the first rank does.
     speaks = os.environ["RANK"] == "0" and rank_side.OUTPUT_VARIABLE not in os.environ
-    if meets:
-        _meet(os.environ)
-    elif speaks and not config.run.quiet:
+    if speaks and not config.run.quiet:
         _say("starting: loading PyTorch and DeepSpeed takes some seconds")
     console = Console(speaks, log_format=config.run.log_format, quiet=config.run.quiet)
     with contextlib.closing(console), console.working("loading PyTorch and DeepSpeed"):
@@ -305,7 +292,7 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         accept_new_data=args.accept_new_data,
         is_restart=RESTART_VARIABLE in os.environ or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0",
         check=not args.no_preflight,
-        command=_command(task),
+        command=() if task else tuple(typed_command(sys.argv, os.environ)),
         is_launched=COMMAND_VARIABLE in os.environ,
         notices=(
             *([] if COMMAND_VARIABLE in os.environ else unread_variables(os.environ)),
@@ -316,55 +303,25 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
     return train(config, runtime, request)
 
 
-def _by_hand(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
-    """Rendezvous variables of a rank that a person started; torchrun's own count where a flag is missing."""
-    world_size = args.world_size or _number(environment, "WORLD_SIZE")
-    if not world_size:
-        raise ConfigError("--rank: expected --world-size beside it")
-    address = args.master_addr or environment.get("MASTER_ADDR", "")
-    if not address and world_size > 1:
-        raise ConfigError("--rank: expected --master-addr beside it (or MASTER_ADDR)")
-    port = args.master_port or _number(environment, "MASTER_PORT") or DEFAULT_PORT
-    return {
-        **_interfaces(address or LOOPBACK, environment),
-        "RANK": str(args.rank),
-        "LOCAL_RANK": str(args.local_rank or 0),
-        "WORLD_SIZE": str(world_size),
-        "LOCAL_WORLD_SIZE": "1",
-        "MASTER_ADDR": address or LOOPBACK,
-        "MASTER_PORT": str(port),
-    }
-
-
-def _of_task(task: TaskRank, args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
+def _of_task(
+    task: Mapping[str, str], args: argparse.Namespace, environment: Mapping[str, str]
+) -> dict[str, str]:
     """Rendezvous variables of a task of srun or mpirun; LaunchError where the master is not known."""
-    address = args.master_addr or environment.get("MASTER_ADDR") or task.master_addr
-    port = args.master_port or _number(environment, "MASTER_PORT") or task.master_port or DEFAULT_PORT
+    address = args.master_addr or environment.get("MASTER_ADDR") or task.get("MASTER_ADDR")
+    port = args.master_port or _number(environment, "MASTER_PORT") or task.get("MASTER_PORT", DEFAULT_PORT)
     if not address:
         raise LaunchError(
-            f"{task.source}: the tasks are on several machines; expected --master-addr ADDRESS (or "
-            "MASTER_ADDR), the address of the machine of rank 0"
+            f"{task['WORLD_SIZE']} tasks of mpirun: they are on several machines; expected --master-addr "
+            "ADDRESS (or MASTER_ADDR), the address of the machine of rank 0"
         )
-    if task.local_world_size < task.world_size and task.rank == 0:
+    if task["LOCAL_WORLD_SIZE"] != task["WORLD_SIZE"] and task["RANK"] == "0":
         refuse_loopback(address, machines.look_at_this_machine(device="cpu"), machines.addresses_of)
-    return {**_interfaces(address, environment), **task.variables(address, port)}
-
-
-def _interfaces(master_addr: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """What gloo and NCCL talk over: the interface on the route to the master."""
     interface = "lo"
-    if not machines.names_loopback(master_addr):
-        interface = machines.interface_towards(master_addr, machines.list_addresses())
+    if not machines.names_loopback(address):
+        interface = machines.interface_towards(address, machines.list_addresses())
     names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
-    return {name: environment.get(name, interface) for name in names if interface}
-
-
-def _command(task: TaskRank | None) -> tuple[str, ...]:
-    """What the user typed, as far as it is known."""
-    words = typed_command(sys.argv, os.environ)
-    if task is None:
-        return tuple(words)
-    return (*task.starter, *words) if task.starter else ()
+    own = {name: environment.get(name, interface) for name in names if interface}
+    return {**own, **task, "MASTER_ADDR": address, "MASTER_PORT": str(port)}
 
 
 def _given_by_environment(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
@@ -382,19 +339,6 @@ def _number(environment: Mapping[str, str], name: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text):
         raise LaunchError(f"{name}={text!r}: expected a whole number")
     return int(text)
-
-
-def _meet(environment: Mapping[str, str]) -> None:
-    """Ranks that persons started wait for each other, and say for whom, before torch waits in silence."""
-    rank, count = int(environment["RANK"]), int(environment["WORLD_SIZE"])
-    if count == 1 or rank >= count:
-        return
-    address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
-    interface = environment.get("GLOO_SOCKET_IFNAME", "")
-    point = MeetingPoint(address, port, "rank", same_machine=True, interface=interface)
-    own = Participant(rank, count, socket.gethostname())
-    with machines.listen_on(address, port) if rank == 0 else contextlib.nullcontext() as listener:
-        meet(own, point, MEETING_LIMIT_S, _say, listener)
 
 
 def _say(text: str) -> None:

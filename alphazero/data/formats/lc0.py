@@ -125,37 +125,6 @@ _NUMBERS = tuple(name for name in _core.lc0_number_names() if name != _OF_V7)
 _SCHEMA = row_schema([*_NUMBERS, _OF_V7, "best_move"])
 
 
-def _rows_of(chunk: Lc0Chunk, begin: int, end: int) -> pa.RecordBatch:
-    """Games begin ... end - 1 of a chunk as rows (row_schema); no move and no number is copied."""
-    games = chunk.games
-    lists: dict[str, tuple[npt.NDArray[np.int32], npt.NDArray[Any]]] = {
-        name: (games.moves_offset, getattr(games, name))
-        for name in ("moves", "flags", "root_q", "root_d", "best_q", "visits", "best_move")
-    }
-    lists |= {name: (games.moves_offset, games.number(name)) for name in _NUMBERS}
-    per_game = np.arange(len(games.moves_offset), dtype=np.int32)
-    lists["policy_offsets"] = (games.moves_offset + per_game, games.policy_offset)
-    lists["policy_move"] = (games.policy_part_offset, games.policy_move)
-    lists["policy_prob"] = (games.policy_part_offset, games.policy_prob)
-    num_rows, schema = end - begin, _SCHEMA
-    columns: dict[str, pa.Array[Any]] = {
-        name: list_column(schema.field(name).type, offset, pa.array(values))
-        for name, (offset, values) in lists.items()
-    }
-    ends = [TERMINATION[_core.Lc0End(code)] for code in games.end[begin:end].tolist()]
-    columns |= {
-        "game": pa.repeat(GAME, num_rows),
-        "variant": pa.repeat("standard", num_rows),
-        "start_fen": text_column(games.fen_offset, games.fen_bytes, np.diff(games.fen_offset) > 0),
-        "result": pa.array(games.result[begin:end]),
-        _OF_V7: _of_v7(games, schema.field(_OF_V7).type),
-        "termination": pa.array(ends, pa.utf8()),
-        "source": pa.array(chunk.sources[begin:end], pa.utf8()),
-        "target_kind": pa.repeat(TARGET_KIND, num_rows),
-    }
-    return rows_with(schema, columns, begin, num_rows)
-
-
 def _of_v7(games: _core.Lc0Games, kind: pa.DataType) -> pa.Array[Any]:
     """The number that V7 alone has; null for games of V6."""
     is_v7 = games.version == _V7
@@ -201,7 +170,33 @@ class _Lc0(Format[PackedChunk, Lc0Chunk]):
         return Lc0Chunk(games, tuple(game.source for game in chunk))
 
     def rows(self, games: Lc0Chunk, source_name: str, begin: int, end: int) -> pa.RecordBatch:
-        return _rows_of(games, begin, end)
+        core = games.games
+        lists: dict[str, tuple[npt.NDArray[np.int32], npt.NDArray[Any]]] = {
+            name: (core.moves_offset, getattr(core, name))
+            for name in ("moves", "flags", "root_q", "root_d", "best_q", "visits", "best_move")
+        }
+        lists |= {name: (core.moves_offset, core.number(name)) for name in _NUMBERS}
+        per_game = np.arange(len(core.moves_offset), dtype=np.int32)
+        lists["policy_offsets"] = (core.moves_offset + per_game, core.policy_offset)
+        lists["policy_move"] = (core.policy_part_offset, core.policy_move)
+        lists["policy_prob"] = (core.policy_part_offset, core.policy_prob)
+        num_rows, schema = end - begin, _SCHEMA
+        columns: dict[str, pa.Array[Any]] = {
+            name: list_column(schema.field(name).type, offset, pa.array(values))
+            for name, (offset, values) in lists.items()
+        }
+        ends = [TERMINATION[_core.Lc0End(code)] for code in core.end[begin:end].tolist()]
+        columns |= {
+            "game": pa.repeat(GAME, num_rows),
+            "variant": pa.repeat("standard", num_rows),
+            "start_fen": text_column(core.fen_offset, core.fen_bytes, np.diff(core.fen_offset) > 0),
+            "result": pa.array(core.result[begin:end]),
+            _OF_V7: _of_v7(core, schema.field(_OF_V7).type),
+            "termination": pa.array(ends, pa.utf8()),
+            "source": pa.array(games.sources[begin:end], pa.utf8()),
+            "target_kind": pa.repeat(TARGET_KIND, num_rows),
+        }
+        return rows_with(schema, columns, begin, num_rows)
 
 
 LC0 = _Lc0()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,7 @@ from alphazero.data.store.columns import list_view
 from alphazero.data.store.game_filters import GAME_FILTERS, FilterCount, filter_texts, removed_by
 from alphazero.data.store.store import ShardView
 from alphazero.games.registry import get_spec
-from alphazero.settings.data import GameFilters, SampleFilters, chosen_filters, filter_text
+from alphazero.settings.data import GameFilters, SampleFilters, filter_text
 
 # Shapes: P places, positions of the games of one shard; E entries of a column of clocks; G games of a shard.
 
@@ -37,8 +36,7 @@ def with_filters(window: Window, filters: SampleFilters) -> Window:
     Raises ConfigError where no game can pass, DataError where none does.
     """
     window = _filter_games(window, filters)
-    clock = chosen_filters(filters).get("min_clock")
-    return window if clock is None else _filter_clocks(window, filters.min_clock)
+    return _filter_clocks(window, filters.min_clock) if filters.min_clock else window
 
 
 def for_training(window: Window, filters: SampleFilters, seed: int, *, num_threads: int) -> Window:
@@ -47,10 +45,12 @@ def for_training(window: Window, filters: SampleFilters, seed: int, *, num_threa
 
     Raises DataError where nothing is left, or too much to be merged.
     """
-    for name, value in chosen_filters(filters).items():
-        if name in _OF_TRAINING:
-            window = _OF_TRAINING[name](window, value, seed, num_threads)
-    return window
+    skipped, most = filters.skip_plies, filters.max_positions_per_game
+    if skipped:
+        window = _without_places(window, "skip_plies", skipped, lambda places: places.ply >= skipped)
+    if most:
+        window = _draw(window, most, seed)
+    return _merge(window, num_threads) if filters.merge_duplicates else window
 
 
 def filter_lines(window: Window) -> list[str]:
@@ -151,11 +151,7 @@ def _clocks_before(places: _ShardPlaces) -> npt.NDArray[np.int64]:
     return chosen
 
 
-def _skip(window: Window, skip_plies: int, seed: int, num_threads: int) -> Window:
-    return _without_places(window, "skip_plies", skip_plies, lambda places: places.ply >= skip_plies)
-
-
-def _draw(window: Window, most: int, seed: int, num_threads: int) -> Window:
+def _draw(window: Window, most: int, seed: int) -> Window:
     def keeps(places: _ShardPlaces) -> npt.NDArray[np.bool_]:
         # A game keeps its draw whatever other filters leave of its neighbours.
         game_key = (np.uint64(places.shard) << np.uint64(32)) + places.games.astype(np.uint64)
@@ -165,7 +161,7 @@ def _draw(window: Window, most: int, seed: int, num_threads: int) -> Window:
     return _without_places(window, "max_positions_per_game", most, keeps, seed=seed)
 
 
-def _merge(window: Window, _: bool, seed: int, num_threads: int) -> Window:
+def _merge(window: Window, num_threads: int) -> Window:
     if window.num_samples > MOST_MERGED:
         raise DataError(
             f"merge_duplicates: {window.num_samples:,} positions; expected at most {MOST_MERGED:,}, which are"
@@ -186,13 +182,5 @@ def _checked(window: Window) -> Window:
     return window
 
 
-# Filters of positions that validation does not use; chosen_filters has their order.
-_OF_TRAINING: dict[str, Callable[[Window, Any, int, int], Window]] = {
-    "skip_plies": _skip,
-    "max_positions_per_game": _draw,
-    "merge_duplicates": _merge,
-}
-assert {field.name for field in dataclasses.fields(SampleFilters)} == GAME_FILTERS | {
-    "min_clock",
-    *_OF_TRAINING,
-}
+_OF_POSITIONS = {"min_clock", "skip_plies", "max_positions_per_game", "merge_duplicates"}
+assert {field.name for field in dataclasses.fields(SampleFilters)} == GAME_FILTERS | _OF_POSITIONS

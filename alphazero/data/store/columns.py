@@ -54,12 +54,9 @@ def buffer_values(buffer: pa.Buffer | None, dtype: npt.DTypeLike, count: int) ->
 
 
 def validity(array: pa.Array[Any]) -> npt.NDArray[np.bool_]:
-    """bool [rows]: false where null. A copy: a byte a row for Arrow's bit."""
-    bitmap = array.buffers()[0]
-    if bitmap is None:
-        return np.ones(len(array), np.bool_)
-    bits = np.frombuffer(memoryview(bitmap), np.uint8)
-    return np.unpackbits(bits, count=len(array), bitorder="little").astype(np.bool_)
+    """bool [rows]: false where null."""
+    found: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
+    return found
 
 
 def list_view(batch: pa.RecordBatch, name: str, *, nullable: bool = False) -> ListView:

@@ -16,7 +16,7 @@ import mmap
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -127,6 +127,13 @@ class QuarantineEntry:
     sha256: str
 
 
+def _total(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)
+    return dict(sorted(total.items()))
+
+
 def _check_counts(entry: object) -> None:
     """Raises ValueError unless the numbers of an entry of a manifest are counts."""
     for name, value in vars(entry).items():
@@ -160,10 +167,7 @@ class Manifest:
     @property
     def quarantined(self) -> dict[str, int]:
         """Games that could not be imported, by kind of fault, over all sources."""
-        total: Counter[str] = Counter()
-        for source in self.sources:
-            total.update(source.quarantined)
-        return dict(sorted(total.items()))
+        return _total(source.quarantined for source in self.sources)
 
     @property
     def filtered(self) -> dict[str, int]:
@@ -173,10 +177,7 @@ class Manifest:
     @property
     def rescored(self) -> dict[str, int]:
         """Games that tablebases changed at import, over all sources; see SourceEntry."""
-        total: Counter[str] = Counter()
-        for source in self.sources:
-            total.update(source.rescored)
-        return dict(sorted(total.items()))
+        return _total(source.rescored for source in self.sources)
 
     def body(self) -> dict[str, Any]:
         """The JSON form without its own checksum."""
@@ -281,11 +282,6 @@ class ShardView:
         assert self.batch is not None
         return pa.Table.from_batches([self.batch])
 
-    @property
-    def version(self) -> int:
-        """The version of store that its columns need."""
-        return version_of(self.table.schema)
-
     def check_size(self) -> None:
         """Raises DataError where the file became shorter: reading beyond its end would kill the process."""
         if self.mapping is not None and self.mapping.size() < len(self.mapping):
@@ -355,8 +351,8 @@ def _map_shard(directory: Path, entry: ShardEntry, version: int) -> ShardView:
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: no readable shard: {reason(error)}") from error
     view = view_of(shard_batch(pa.py_buffer(mapping), path), path, mapping)
-    if view.version > version:
-        raise DataError(f"{path}: columns of version {view.version}; the manifest has version {version}")
+    if version_of(view.table.schema) > version:
+        raise DataError(f"{path}: columns of version {VERSION}; the manifest has version {version}")
     if (view.num_games, view.num_plies) != (entry.games, entry.plies):
         raise DataError(
             f"{path}: {view.num_games} games with {view.num_plies} plies; "

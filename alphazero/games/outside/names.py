@@ -123,13 +123,6 @@ def flag_of_rules(recorded: str) -> tuple[str, ...]:
     return ("--game", shlex.quote(f"{folder / asked.plain}"))
 
 
-def source_of_rules(recorded: str) -> str:
-    """What the hosts of a job must have alike: the Python file that was named, or "openspiel:"; else ""."""
-    if recorded in _named:
-        return _named[recorded].file
-    return OPENSPIEL if recorded.startswith(OPENSPIEL) else ""
-
-
 def version_now(recorded: str) -> str:
     """A name from a run, store or weights file as the name of the file that the user named.
 

@@ -23,14 +23,14 @@ from alphazero.base.errors import AlphaZeroError
 from alphazero.base.log import error_line
 from alphazero.base.text import exit_text
 from alphazero.launch.agent import protocol
-from alphazero.launch.agent.processes import JobEnding, SignalInbox, handles, processes_of, ranks_of, send
+from alphazero.launch.agent.processes import JobEnding, SignalInbox, processes_of, ranks_of, send
 from alphazero.launch.agent.protocol import CHUNK_BYTES, Beat, Channel, Ended, Output
 from alphazero.launch.agent.rank_output import OutputStream, RankOutputs
-from alphazero.launch.blame import FAILURE_VARIABLE, Failure, order_of_blame, read_failure
+from alphazero.launch.blame import FAILURE_VARIABLE, order_of_blame, read_account
 from alphazero.launch.plan.launch_plan import LaunchPlan
 from alphazero.machine.die_with_parent import die_with
 from alphazero.machine.environment import CHECKOUT
-from alphazero.run.rank import JOB_VARIABLE, OUTPUT_VARIABLE, STACKS_SIGNAL, STOPPED, read_record
+from alphazero.run.rank import JOB_VARIABLE, OUTPUT_VARIABLE, STACKS_SIGNAL, STOPPED, Failure, read_record
 from alphazero.run.rank_watch import RankWatch
 
 TICK_S = 0.1
@@ -47,51 +47,24 @@ def begin_launcher(agent: int) -> None:
     die_with(agent, signal.SIGTERM)
 
 
-class Head:
-    """The head as the agent sees it: requests come in, messages go out, silence means that it is gone.
-
-    requests: what has come with the plan.
-    """
-
-    def __init__(self, channel: Channel, silence_s: float, requests: list[bytes]) -> None:
-        self.channel = channel
-        self._silence_s = silence_s
-        self._heard = time.monotonic()
-        self._waiting = requests
-
-    @property
-    def is_gone(self) -> bool:
-        """True after the end of its pipe, or silence."""
-        return self.channel.is_closed or time.monotonic() - self._heard > self._silence_s
-
-    def read_requests(self) -> list[str]:
-        """Those since the last call, beats left out."""
-        lines, self._waiting = [*self._waiting, *self.channel.read()], []
-        if lines:
-            self._heard = time.monotonic()
-        requests = (line.decode(errors="replace").strip() for line in lines)
-        return [request for request in requests if request != protocol.BEAT]
-
-    def send(self, message: protocol.Message) -> None:
-        """Send a message as soon as the head takes it; output is dropped where it takes none for long."""
-        if not isinstance(message, Output) or len(self.channel.unsent) <= MAX_UNSENT_BYTES:
-            self.channel.put(protocol.encode(message))
-
-
 class NodeAgent:
-    """Runs one job on this host to its end.
+    """Runs one job on this host to its end. Silence of the head means that it is gone.
 
-    inbox: signals to the agent itself, as of a batch system that ends its step: requests to stop.
+    inbox: signals to the agent itself, as of a batch system that ends its step: requests to stop. requests:
+    what has come with the plan.
     """
 
-    def __init__(self, plan: LaunchPlan, node_rank: int, head: Head, inbox: SignalInbox) -> None:
+    def __init__(
+        self, plan: LaunchPlan, node_rank: int, channel: Channel, requests: list[bytes], inbox: SignalInbox
+    ) -> None:
         self._plan = plan
+        self._channel = channel
+        self._heard = time.monotonic()
         self._name = plan.hosts[node_rank].remote.name
         command = plan.hosts[node_rank].command
         assert command is not None
         self._command = command
         self._first_rank, self._num_ranks = sum(plan.ranks[:node_rank]), plan.ranks[node_rank]
-        self._head = head
         self._inbox = inbox
         self._selector = selectors.DefaultSelector()
         self._outputs = RankOutputs(self._num_ranks)
@@ -99,7 +72,9 @@ class NodeAgent:
         run = Path(plan.run_directory)
         self._logs = run / "logs"
         self._ranks: dict[int | None, OutputStream] = {}
-        self._launcher_output = OutputStream(None, self._logs / f"{self._name}-node.log", True, head.send)
+        self._launcher_output = OutputStream(
+            None, self._logs / f"{self._name}-node.log", True, self._send_output
+        )
         self._watch = RankWatch(
             run, self._first_rank, self._num_ranks, plan.token, lambda: ranks_of(plan.token)
         )
@@ -108,6 +83,8 @@ class NodeAgent:
         self._signalled: set[int] = set()
         self._failed_at: float | None = None
         self._num_left = 0
+        for request in requests:
+            self._obey(request)
 
     def run(self) -> Ended:
         """Start, serve, and end everything."""
@@ -115,10 +92,10 @@ class NodeAgent:
         for local_rank, descriptor in enumerate(self._outputs.open(terminal, self._plan.columns)):
             rank = self._first_rank + local_rank
             log = self._logs / f"{self._name}-rank{rank}.log"
-            stream = OutputStream(rank, log, local_rank != terminal, self._head.send)
+            stream = OutputStream(rank, log, local_rank != terminal, self._send_output)
             self._ranks[rank] = stream
             self._selector.register(descriptor, selectors.EVENT_READ, stream)
-        self._selector.register(self._head.channel.reader, selectors.EVENT_READ, None)
+        self._selector.register(self._channel.reader, selectors.EVENT_READ, None)
         try:
             process = self._start()
         except OSError as error:
@@ -155,15 +132,16 @@ class NodeAgent:
         next_beat = 0.0
         while True:
             self._read(TICK_S)
-            if self._head.is_gone and self._ending is None:
+            if self._is_alone and self._ending is None:
                 self._end()
             self._stopping = self._stopping or bool(self._inbox.received)
             if self._stopping and self._ending is None:
                 self._ask_ranks_to_stop()
             if (now := time.monotonic()) >= next_beat:
                 next_beat = now + protocol.BEAT_S
-                self._head.send(Beat(self._watch.look(), self._watch.newest_checkpoint()))
-            self._head.channel.flush()
+                beat = Beat(self._watch.look(), self._watch.newest_checkpoint())
+                self._channel.put(protocol.encode(beat))
+            self._channel.flush()
             code = process.poll()
             if code is not None and self._failed_at is None:
                 self._failed_at = now
@@ -177,10 +155,11 @@ class NodeAgent:
         events = self._selector.select(timeout_s)
         for key, _ in events:
             if key.data is None:
-                for request in self._head.read_requests():
+                for request in self._channel.read():
+                    self._heard = time.monotonic()
                     self._obey(request)
-                if self._head.is_gone:
-                    self._selector.unregister(self._head.channel.reader)
+                if self._is_alone:
+                    self._selector.unregister(self._channel.reader)
                 continue
             try:
                 data = os.read(key.fd, CHUNK_BYTES)
@@ -192,16 +171,28 @@ class NodeAgent:
                 self._selector.unregister(key.fd)
         return bool(events)
 
-    def _obey(self, request: str) -> None:
+    @property
+    def _is_alone(self) -> bool:
+        """True after the end of the head's pipe, or silence."""
+        silence_s = time.monotonic() - self._heard
+        return self._channel.is_closed or silence_s > self._plan.limits.silence_s
+
+    def _send_output(self, output: Output) -> None:
+        """Send it as soon as the head takes it; it is dropped where it takes none for long."""
+        if len(self._channel.unsent) <= MAX_UNSENT_BYTES:
+            self._channel.put(protocol.encode(output))
+
+    def _obey(self, line: bytes) -> None:
+        request = line.decode(errors="replace").strip()
         if request == protocol.STOP:
             self._stopping = True
         elif request == protocol.END:
             self._end()
         elif request == protocol.STACKS:
             # Every rank prints its stacks; a stopped one is continued for that, as the job ends anyway.
-            able = [rank for rank in ranks_of(self._plan.token).values() if handles(rank, STACKS_SIGNAL)]
-            send(able, STACKS_SIGNAL)
-            send(able, signal.SIGCONT)
+            ranks = ranks_of(self._plan.token).values()
+            send(ranks, STACKS_SIGNAL)
+            send(ranks, signal.SIGCONT)
 
     def _end(self) -> None:
         self._ending = self._ending or JobEnding(self._plan.token, self._plan.grace_s)
@@ -223,8 +214,8 @@ class NodeAgent:
         failure, now = read_record(Failure, self._account_file), time.monotonic()
         # That of the first of the ranks, under a launcher that does not report it (DeepSpeed's).
         ranks = range(self._num_ranks)
-        accounts = filter(None, (read_failure(self._outputs.directory, local_rank) for local_rank in ranks))
-        first = min(accounts, key=lambda account: (order_of_blame(account.kind), account.at_s), default=None)
+        accounts = filter(None, (read_account(self._outputs.directory, local_rank) for local_rank in ranks))
+        first = min(accounts, key=lambda account: (order_of_blame(account.kind), account.at), default=None)
         is_stopped = first is not None and first.kind == STOPPED
         was_asked = self._stopping or is_stopped
         if status and failure is None and was_asked and self._watch.all_have_ended():
@@ -232,7 +223,7 @@ class NodeAgent:
         if status and failure is None:
             failure = Failure("", None, f"launcher {exit_text(128 - status if status > 128 else status)}")
             if first and status < 128:
-                failure = replace(failure, cause=first.text, kind=first.kind, ranks=first.ranks)
+                failure = replace(failure, cause=first.cause, kind=first.kind, ranks=first.ranks)
         self._close()
         if failure is not None:
             stream = self._ranks.get(failure.rank, self._launcher_output)
@@ -264,8 +255,8 @@ def serve(reader: int, writer: int, inbox: SignalInbox) -> None:
         select.select([reader], [], [])
         lines = channel.read()
     plan, node_rank = protocol.decode_plan(lines[0] if lines else b"")
-    head = Head(channel, plan.limits.silence_s, lines[1:])
-    head.send(NodeAgent(plan, node_rank, head, inbox).run())
+    ended = NodeAgent(plan, node_rank, channel, lines[1:], inbox).run()
+    channel.put(protocol.encode(ended))
     deadline = time.monotonic() + plan.limits.silence_s
     while not channel.flush() and time.monotonic() < deadline:
         time.sleep(TICK_S)

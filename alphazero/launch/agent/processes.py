@@ -71,16 +71,6 @@ def send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
             process.send_signal(number)
 
 
-def handles(process: psutil.Process, number: signal.Signals) -> bool:
-    """True where the process has a handler for the signal: one without dies of it."""
-    try:
-        lines = (PROC / str(process.pid) / "status").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return False
-    masks = [line.split()[1] for line in lines if line.startswith("SigCgt:")]
-    return bool(masks) and bool(int(masks[0], 16) >> (number - 1) & 1)
-
-
 class JobEnding:
     """Ends every process of a job without blocking: call advance() until it returns True.
 

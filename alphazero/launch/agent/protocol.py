@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, replace
 
 from alphazero.base.errors import LaunchError
 from alphazero.base.records import from_table
-from alphazero.launch.blame import Failure
 from alphazero.launch.plan.launch_plan import LaunchPlan
+from alphazero.run.rank import Failure
 from alphazero.run.rank_watch import RankState
 
 VERSION = 5

@@ -14,10 +14,11 @@ from alphazero.base.text import counted, exit_text, last_line, signal_name
 from alphazero.launch.agent import protocol
 from alphazero.launch.agent.processes import SignalInbox
 from alphazero.launch.agent.protocol import Beat, Ended, Message, Output
-from alphazero.launch.blame import HANG, Failure
+from alphazero.launch.blame import HANG, order_in_job
 from alphazero.launch.head.lines import show
 from alphazero.launch.head.remote import AgentLink, explain_ssh
 from alphazero.launch.plan.launch_plan import LaunchPlan
+from alphazero.run.rank import Failure
 from alphazero.run.rank_watch import Hang, RankState, find_hang
 
 TICK_S = 0.1
@@ -29,7 +30,6 @@ STACKS_S = 2.0
 HANG_STATUS = 124  # as timeout(1)
 LOST_STATUS = 1
 
-LONGEST_SILENCE_S = 600.0  # of a node whose ranks print nothing
 STARTING = "ranks are loading PyTorch and DeepSpeed"
 
 
@@ -58,8 +58,8 @@ class Attempt:
     """Starts the agents of a plan and watches over them.
 
     take_output: gets what the job prints, and on which host, in the place of the terminal. shows_start: print
-    now and then how long the ranks have been starting, until the first of them prints something; then, where
-    rank 0 is on another host, how far they are.
+    now and then how long the ranks have been starting, until the first of them prints something or makes a
+    step.
     """
 
     plan: LaunchPlan
@@ -83,7 +83,6 @@ class Attempt:
         self._stop_sent = False
         self._end_at: float | None = None  # when the request to end goes out
         self._end_sent_at: float | None = None
-        self._all_well_since: float | None = None  # the first host that ended well
 
     def run(self) -> StartOutcome:
         """Until every host has ended or is lost."""
@@ -114,23 +113,19 @@ class Attempt:
             beats.join()
             for link in self._links:
                 link.close()
-        self._outcome.failure = min(self._failures, key=lambda failure: failure.key, default=None)
+        self._outcome.failure = min(self._failures, key=order_in_job, default=None)
         return self._outcome
 
     def _show_start(self) -> None:
         """Ranks load for seconds, on a loaded machine for a minute, before they print anything."""
-        if self._starting is None:
+        if self._starting is None or self._outcome.begun:
             return
         states = [state for states in self._states.values() for state in states]
         if self.plan.is_by_hand and not any(state.pid for state in states):
             self._starting = Work(STARTING)  # nodes meet first, and report who is missing
         if self._starting.seconds >= self._next_word_s:
-            self._next_word_s = min(2 * self._next_word_s, self._next_word_s + LONGEST_SILENCE_S)
-            first = min(states, key=lambda state: state.step, default=None)
-            if first is None or first.step < 0:
-                self.say(self._starting.line())
-            else:
-                self.say(f"rank {first.rank}: step {first.step} ({first.phase.value}); see node 0 for more")
+            self._next_word_s *= 2
+            self.say(self._starting.line())
 
     def _beat(self, over: threading.Event) -> None:
         """Runs in a separate thread: a terminal that is held (Ctrl-S, a pager) must not silence the head."""
@@ -198,12 +193,9 @@ class Attempt:
         if ended.num_left:
             left = counted(ended.num_left, "process", "processes")
             self.say(f"{link.remote.name}: ended {left} that outlived the launcher")
-        now = time.monotonic()
-        if ended.status == 0:
-            self._all_well_since = self._all_well_since or now
-        elif self._end_sent_at is None:  # later ones are ended by us
-            assert ended.failure is not None
-            self._note_failure(replace(ended.failure, at=now - ended.seconds_ago))
+        self._states.pop(link.remote.name, None)  # whoever still runs is held to the limit of its own phase
+        if ended.failure is not None and self._end_sent_at is None:  # later ones are ended by us
+            self._note_failure(replace(ended.failure, at=time.monotonic() - ended.seconds_ago))
 
     def _host_was_asked(self, link: AgentLink, ended: Ended) -> None:
         """A signal came to the agent: SLURM means the whole job, another machine itself, as it shuts down."""
@@ -251,11 +243,6 @@ class Attempt:
         # A host that has just fallen silent is the reason, and is found out in a moment.
         if hang and all(now - link.heard < self.plan.limits.silence_s / 3 for link in self._open):
             self._blame(hang)
-        shutdown_s = self.plan.limits.shutdown_s
-        if self._all_well_since is not None and now - self._all_well_since > shutdown_s:
-            for link in self._open:
-                fate = f"still runs {shutdown_s:.0f} s after another host ended"
-                self._note_failure(Failure(link.remote.name, None, fate, status=HANG_STATUS, at=now))
 
     def _blame(self, hang: Hang) -> None:
         """Every rank shows its stacks, then all is ended."""

@@ -1,16 +1,13 @@
-"""The host comparison before a job starts: all hosts' probes side by side, one line per failure, a table."""
+"""The host comparison before a job starts: all hosts' probes side by side, one line per failure."""
 
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from alphazero.base.records import from_output, to_json
 from alphazero.base.text import last_line
-from alphazero.base.text import table as aligned
-from alphazero.games.outside.names import DIGEST_DIGITS, OPENSPIEL
 from alphazero.launch.head import probe as probes
 from alphazero.launch.head.probe import HostFault, Probe, Question
 from alphazero.launch.head.remote import (
@@ -28,17 +25,14 @@ from alphazero.machine.environment import CHECKOUT, NOT_INSTALLED
 from alphazero.machine.machine import names_loopback
 
 PROBE_TIMEOUT_S = 25.0
-GIB = 1 << 30
-MAX_CLOCK_S = 2.0
 
 
 @dataclass(frozen=True)
 class Examined:
-    """A host with its answer (None: it gave none), how far its clock is ahead of ours, and what is wrong."""
+    """A host with its answer (None: it gave none), and what is wrong."""
 
     host: HostPlan
     probe: Probe | None
-    clock_ahead_s: float = 0.0
     faults: tuple[HostFault, ...] = ()
 
     @property
@@ -58,24 +52,20 @@ def examine(hosts: Sequence[HostPlan], question: Question) -> tuple[Examined, ..
     asked = [rank for rank, host in enumerate(hosts) if host.remote.target]
     inputs = [to_json(replace(questions[rank], checkout=str(CHECKOUT))) + "\n" for rank in asked]
     remotes = [hosts[rank].remote for rank in asked]
-    began = time.time()
     answers = run_everywhere(remotes, programs.words_of(programs.HOST_PROBE), inputs, PROBE_TIMEOUT_S)
-    ended = time.time()
     by_name = {answer.remote.name: answer for answer in answers}
     examined = []
     for host, own_question in zip(hosts, questions, strict=True):
-        answer, ahead = by_name.get(host.remote.name), 0.0
+        answer = by_name.get(host.remote.name)
         faults: tuple[HostFault, ...] = ()
         if answer is None:  # this machine
             probe: Probe | None = probes.look(own_question)
-        elif probe := from_output(Probe, probes.MARK, answer.output) if answer.status == 0 else None:
-            # The host looked at its clock at some moment while we waited.
-            ahead = max(probe.clock_s - ended, 0.0) or min(probe.clock_s - began, 0.0)
         else:
-            faults = (HostFault(explain(answer, PROBE_TIMEOUT_S)),)
+            probe = from_output(Probe, probes.MARK, answer.output) if answer.status == 0 else None
+            faults = () if probe else (HostFault(explain(answer, PROBE_TIMEOUT_S)),)
         if probe and host.num_ranks is None:
             host = replace(host, num_ranks=len(probe.visible) or 1)
-        examined.append(Examined(host, probe, ahead, faults))
+        examined.append(Examined(host, probe, faults))
     return compare(examined, question)
 
 
@@ -137,24 +127,6 @@ def _own_faults(host: HostPlan, probe: Probe, question: Question) -> Iterator[Ho
         if (digest := probe.data.get(path, "")) != wanted:
             state = f"is {digest[:12]} there, {wanted[:12]} on the head" if digest else "is not there"
             yield HostFault(f"data {path} {state}; expected the same: --sync-data sends it")
-    yield from _rules_faults(probe, question)
-
-
-def _rules_faults(probe: Probe, question: Question) -> Iterator[HostFault]:
-    """Of a game whose rules are not the core's; the head has those that count."""
-    rules, found, wanted = question.rules, probe.rules_version, question.rules_version
-    if rules == OPENSPIEL:
-        package = f"{probes.OPENSPIEL_PACKAGE}=={wanted}" if wanted else probes.OPENSPIEL_PACKAGE
-        if probe.rules_fault:
-            yield HostFault(f"{probe.python} has no OpenSpiel; expected {package} as on the head")
-        elif wanted and found != wanted:
-            yield HostFault(f"OpenSpiel {found}; expected {wanted} as on the head")
-    elif probe.rules_fault:
-        expected = "expected the Python file of --game on every host (it is not copied)"
-        yield HostFault(f"{rules}: {probe.rules_fault}; {expected}")
-    elif wanted and found != wanted:
-        digests = f"sha256 {found[:DIGEST_DIGITS]}, expected {wanted[:DIGEST_DIGITS]}"
-        yield HostFault(f"{rules} has another content than on the head ({digests})")
 
 
 def _address_faults(probe: Probe, question: Question) -> Iterator[HostFault]:
@@ -197,23 +169,3 @@ def _faults_beside(one: Examined, probe: Probe, answers: list[tuple[str, Probe]]
             yield HostFault(f"{name} {found}; expected {wanted} as on {first}")
     if probe.commit != reference.commit:
         yield HostFault(f"alphazero commit {probe.commit}; expected {reference.commit} as on {first}")
-    if abs(one.clock_ahead_s) > MAX_CLOCK_S:
-        clock = f"clock is {one.clock_ahead_s:+.1f} s off; expected within {MAX_CLOCK_S:.0f} s"
-        yield HostFault(clock, is_failure=False)
-
-
-def table(examined: Sequence[Examined]) -> list[str]:
-    """The hosts in columns."""
-    rows: list[tuple[str, ...]] = [
-        ("host", "slots", "GPUs", "cores", "torch", "deepspeed", "commit", "free", "shm", "verdict")
-    ]
-    for one in examined:
-        cells: tuple[str, ...] = ("-",) * 7
-        if probe := one.probe:
-            free, shared = (f"{size / GIB:.0f} GiB" for size in (probe.run_free_bytes, probe.shm_free_bytes))
-            counts = str(len(probe.visible)), str(probe.machine.num_cores)
-            packages = probe.versions["torch"], probe.versions["deepspeed"]
-            cells = (*counts, *packages, probe.commit, free, shared)
-        verdict = "FAILED" if not one.is_fit else "warning" if one.faults else "ok"
-        rows.append((one.name, str(one.host.num_ranks or "all"), *cells, verdict))
-    return aligned(rows)

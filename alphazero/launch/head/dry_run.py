@@ -22,14 +22,10 @@ from alphazero.machine.machine import interface_towards
 
 def dry_run_lines(plan: LaunchPlan, program: Sequence[str]) -> Iterator[str]:
     """Lines that a shell runs; those that begin with # are comments."""
-    if not plan.is_head:
-        yield from _lines_of_this_node(plan, program)
+    if plan.is_head:
+        for rank in range(plan.num_nodes):
+            yield from _lines_of_host(plan, rank, program)
         return
-    for rank in range(plan.num_nodes):
-        yield from _lines_of_host(plan, rank, program)
-
-
-def _lines_of_this_node(plan: LaunchPlan, program: Sequence[str]) -> Iterator[str]:
     own = plan.own
     assert own.machine is not None
     if plan.num_nodes > 1 and not plan.interface:
@@ -43,23 +39,17 @@ def _lines_of_this_node(plan: LaunchPlan, program: Sequence[str]) -> Iterator[st
 
 def _lines_of_host(plan: LaunchPlan, rank: int, program: Sequence[str]) -> Iterator[str]:
     """One host's transport, and what its agent starts there as far as it is known here."""
-    host = plan.hosts[rank]
+    host, device = plan.hosts[rank], "cpu" if plan.device == "cpu" else "cuda"
     count = "as many processes as GPUs" if host.num_ranks is None else f"{host.num_ranks} processes"
     yield f"# node {rank} of {plan.num_nodes}: {host.remote.target or host.address}, {count}"
     if host.remote.target:
         agent = programs.words_of(programs.NODE_AGENT)
         yield Command(tuple(remote_argv(host.remote, sys.executable, agent))).shown()
         yield "# which starts there, with devices, threads and interface as that host has them:"
-    yield _command_there(plan, rank, program).shown()
-
-
-def _command_there(plan: LaunchPlan, rank: int, program: Sequence[str]) -> Command:
-    own, device = plan.hosts[rank], "cpu" if plan.device == "cpu" else "cuda"
     hosts = list(plan.hosts)
-    hosts[rank] = replace(own, devices=tuple(map(str, own.slots or range(own.num_ranks or 1))))
-    plan = replace(plan, hosts=tuple(hosts), device=device)
-    command = bare_command(plan, rank, sys.executable, program)
-    variables = [weight_variable(own)] if plan.has_weights else []
+    hosts[rank] = replace(host, devices=tuple(map(str, host.slots or range(host.num_ranks or 1))))
+    command = bare_command(replace(plan, hosts=tuple(hosts), device=device), rank, sys.executable, program)
+    variables = [weight_variable(host)] if plan.has_weights else []
     if plan.interface:
         variables += interface_variables(device, plan.interface, "--interface")
-    return replace(command, variables=tuple(variables))
+    yield replace(command, variables=tuple(variables)).shown()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
-from collections.abc import Iterator
 
 from alphazero.base.log import program_line
 from alphazero.base.text import counted
@@ -47,19 +45,5 @@ def banner(plan: LaunchPlan, command: Command) -> list[str]:
         f"local rank {rank}: device {entry} {names.get(entry, '')}" for rank, entry in enumerate(own.devices)
     ]
     lines += [f"{variable.name}={variable.value} ({variable.reason})" for variable in command.variables]
-    if plan.device == "cuda":
-        lines += _nccl_lines(command)
     lines.append(f"command: {command.shown()}")
     return [*lines, "starting: ranks take some seconds to load PyTorch and DeepSpeed"]
-
-
-def _nccl_lines(command: Command) -> Iterator[str]:
-    chosen = {variable.name for variable in command.variables}
-    for name, unset in (
-        ("NCCL_SOCKET_IFNAME", "NCCL chooses the interface"),
-        ("NCCL_IB_DISABLE", "InfiniBand where there is some"),
-        ("NCCL_P2P_DISABLE", "peer to peer where the devices can"),
-    ):
-        if name not in chosen:
-            value = os.environ.get(name)
-            yield f"{name} unset ({unset})" if value is None else f"{name}={value} (from the environment)"

@@ -7,21 +7,17 @@ torch is not imported: its version is read from its metadata, so that a probe ta
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import platform
-import shutil
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from alphazero.base.errors import AlphaZeroError
-from alphazero.base.files import nearest_existing, sha256_of
+from alphazero.base.files import nearest_existing
 from alphazero.base.records import from_json, to_json
-from alphazero.games.outside.names import OPENSPIEL
 from alphazero.launch.head.sync_data import data_digest
-from alphazero.machine.environment import CHECKOUT, NOT_INSTALLED, UNKNOWN, commit_of, version_of
+from alphazero.machine.environment import CHECKOUT, commit_of, version_of
 from alphazero.machine.health import check_this_host
 from alphazero.machine.judge import Severity
 from alphazero.machine.machine import (
@@ -37,8 +33,6 @@ from alphazero.machine.machine import (
 
 MARK = "alphazero-probe "  # before the JSON: login scripts may print other things
 PACKAGES = ("torch", "deepspeed")
-OPENSPIEL_PACKAGE, OPENSPIEL_MODULE = "open_spiel", "pyspiel"
-SHARED_MEMORY = Path("/dev/shm")
 
 
 @dataclass(frozen=True)
@@ -49,8 +43,7 @@ class Question:
     no other host is to be reached. data: the digest on the head of each path that hosts need. is_master:
     whether the port must be free here (as `examine` is asked, on the first host); port_is_chosen: by the
     user, so that another will not do. device: auto, cuda or cpu. interface: of the network, where the user
-    chose it. checkout: whose code is to answer, "" for any. rules: where those of the job's game are (as
-    `source_of_rules`), and rules_version: which ones the head has.
+    chose it. checkout: whose code is to answer, "" for any.
     """
 
     directory: str
@@ -63,8 +56,6 @@ class Question:
     interface: str = ""
     data: dict[str, str] = field(default_factory=dict)
     checkout: str = ""
-    rules: str = ""
-    rules_version: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,13 +68,12 @@ class HostFault:
 
 @dataclass(frozen=True)
 class Probe:
-    """A host's answer. Free space in bytes, -1 unknown; clock_s: seconds since the epoch, here, now.
+    """A host's answer.
 
     versions: by package, of Python too; commit: of the checkout, with what differs from it. visible: the
     CUDA_VISIBLE_DEVICES entries a job may use. data: digest by path, "" for none.
     free_port: one on which nothing listens here. identity: the same for two names of one host. health: faults
-    of GPUs and host. fault: what kept the host from answering in full. rules_version: "" for none here;
-    rules_fault: why.
+    of GPUs and host. fault: what kept the host from answering in full.
     """
 
     machine: Machine
@@ -91,11 +81,8 @@ class Probe:
     versions: dict[str, str]
     commit: str
     has_directory: bool
-    run_free_bytes: int
     run_writable: bool
-    shm_free_bytes: int
     visible: tuple[str, ...]
-    clock_s: float
     master_addresses: tuple[str, ...]
     interface: str
     port_is_free: bool
@@ -104,8 +91,6 @@ class Probe:
     health: tuple[HostFault, ...] = ()
     fault: str = ""
     identity: str = ""
-    rules_version: str = ""
-    rules_fault: str = ""
 
 
 def look(question: Question) -> Probe:
@@ -126,18 +111,14 @@ def look(question: Question) -> Probe:
     run, interface = nearest_existing(Path(question.run_directory)), ""
     with contextlib.suppress(AlphaZeroError, OSError):  # a name that does not resolve is reported below
         interface = interface_towards(question.master_addr, machine.addresses) if question.master_addr else ""
-    rules_version, rules_fault = version_of_rules(question.rules)
     return Probe(
         machine=machine,
         python=sys.executable,
         versions={"python": platform.python_version()} | {name: version_of(name) for name in PACKAGES},
         commit=commit_of(),
         has_directory=has_directory,
-        run_free_bytes=_free_bytes(run),
         run_writable=os.access(run, os.W_OK),
-        shm_free_bytes=_free_bytes(SHARED_MEMORY),
         visible=visible,
-        clock_s=time.time(),
         master_addresses=addresses_of(question.master_addr) if question.master_addr else (),
         interface=interface,
         port_is_free=not question.is_master or port_is_free(question.master_port),
@@ -146,24 +127,7 @@ def look(question: Question) -> Probe:
         health=_health(question, run),
         fault=fault,
         identity=machine_identity(),
-        rules_version=rules_version,
-        rules_fault=rules_fault,
     )
-
-
-def version_of_rules(rules: str) -> tuple[str, str]:
-    """sha256 of a Python file or the version of OpenSpiel, or else why there is none. Nothing of it runs."""
-    if not rules:
-        return "", ""
-    if rules == OPENSPIEL:
-        found = version_of(OPENSPIEL_PACKAGE)
-        if found == NOT_INSTALLED and importlib.util.find_spec(OPENSPIEL_MODULE):  # its own build
-            found = UNKNOWN
-        return ("", NOT_INSTALLED) if found == NOT_INSTALLED else (found, "")
-    try:
-        return sha256_of(Path(rules)), ""
-    except OSError as error:
-        return "", (error.strerror or type(error).__name__).lower()
 
 
 def _health(question: Question, run: Path) -> tuple[HostFault, ...]:
@@ -177,13 +141,6 @@ def _health(question: Question, run: Path) -> tuple[HostFault, ...]:
         for finding in report.faults()
         if finding.device or finding.severity >= Severity.FAIL
     )
-
-
-def _free_bytes(path: Path) -> int:
-    try:
-        return shutil.disk_usage(path).free
-    except OSError:
-        return -1
 
 
 def main() -> int:

@@ -26,7 +26,7 @@ from alphazero.launch.agent import protocol
 from alphazero.launch.agent.node_agent import run_here
 from alphazero.launch.agent.protocol import CHUNK_BYTES, Message, Output
 from alphazero.launch.plan import programs
-from alphazero.launch.plan.launch_plan import LaunchPlan, Remote, SshOptions
+from alphazero.launch.plan.launch_plan import LaunchPlan, Remote
 from alphazero.machine.environment import CHECKOUT
 
 # Known hosts only, never a question, a dead connection noticed within 9 s.
@@ -40,32 +40,19 @@ SSH = (
 SRUN = ("srun", "--nodes=1", "--ntasks=1", "--overlap", "--cpu-bind=none", "--kill-on-bad-exit=1")
 # What srun would read as its options, from the options of the batch script: each is for many tasks.
 SRUN_REMOVED = (
-    "SLURM_NTASKS",
-    "SLURM_NPROCS",
-    "SLURM_NTASKS_PER_NODE",
-    "SLURM_NTASKS_PER_GPU",
-    "SLURM_NTASKS_PER_SOCKET",
-    "SLURM_NTASKS_PER_CORE",
-    "SLURM_NTASKS_PER_TRES",
-    "SLURM_TASKS_PER_NODE",
-    "SLURM_CPUS_PER_TASK",
-    "SRUN_CPUS_PER_TASK",
-    "SLURM_CPUS_PER_GPU",
-    "SLURM_GPUS_PER_TASK",
-    "SLURM_GPU_BIND",
-    "SLURM_CPU_BIND",
-    "SLURM_DISTRIBUTION",
-    "SLURM_EXACT",
-    "SLURM_HINT",
+    *("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE"),
+    *("SLURM_NTASKS_PER_GPU", "SLURM_NTASKS_PER_SOCKET", "SLURM_NTASKS_PER_CORE", "SLURM_NTASKS_PER_TRES"),
+    *("SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_CPUS_PER_GPU", "SLURM_GPUS_PER_TASK"),
+    *("SLURM_GPU_BIND", "SLURM_CPU_BIND", "SLURM_DISTRIBUTION", "SLURM_EXACT", "SLURM_HINT"),
 )
 
 
-def ssh_argv(target: str, command: Sequence[str], options: SshOptions) -> list[str]:
+def ssh_argv(target: str, command: Sequence[str], config: str = "") -> list[str]:
     """Run `command` on `target`, [user@]host; IPv6 addresses without brackets.
 
     sshd hands the words to the login shell of that user as one text: each is quoted for a POSIX shell.
     """
-    return [*SSH, *options.words, "--", target, shlex.join(command)]
+    return [*SSH, *(("-F", config) if config else ()), "--", target, shlex.join(command)]
 
 
 def srun_argv(host: str, command: Sequence[str]) -> list[str]:
@@ -107,7 +94,7 @@ def remote_argv(
         return command
     if remote.by_srun:
         return srun_argv(remote.target, command)
-    return ssh_argv(remote.target, command, remote.ssh)
+    return ssh_argv(remote.target, command, remote.ssh_config)
 
 
 def start_there(
@@ -140,17 +127,15 @@ def run_everywhere(
                     time.sleep(GLANCE_S)
             finally:
                 kill_group(process)
-            return Answer(remote, process.returncode, *(_text_of(file) for file in (output, errors)))
+            for file in (output, errors):
+                file.seek(0)
+            texts = (file.read().decode(errors="replace") for file in (output, errors))
+            return Answer(remote, process.returncode, *texts)
 
     if not remotes:
         return []
     with ThreadPoolExecutor(min(len(remotes), MAX_PARALLEL)) as pool:
         return list(pool.map(ask, remotes, inputs))
-
-
-def _text_of(file: BinaryIO) -> str:
-    file.seek(0)
-    return file.read().decode(errors="replace")
 
 
 def in_memory(text: str = "") -> BinaryIO:

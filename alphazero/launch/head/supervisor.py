@@ -16,37 +16,31 @@ from alphazero.base.log import Say
 from alphazero.base.text import counted, signal_name
 from alphazero.launch.agent.processes import SignalInbox
 from alphazero.launch.agent.protocol import Output
-from alphazero.launch.head import preflight_verdict
 from alphazero.launch.head.attempt import Attempt, StartOutcome
-from alphazero.launch.head.compare import Examined, examine, job_device, table
+from alphazero.launch.head.compare import Examined, examine, job_device
 from alphazero.launch.head.lines import banner
-from alphazero.launch.head.preflight_verdict import PreflightVerdict
-from alphazero.launch.head.probe import Question, version_of_rules
+from alphazero.launch.head.probe import Question
 from alphazero.launch.head.sync_data import data_digest, send
+from alphazero.launch.plan import programs
 from alphazero.launch.plan.commands import RANK_VARIABLES, build_command
 from alphazero.launch.plan.launch_plan import Command, LaunchPlan, Variable
 from alphazero.launch.plan.node import devices_of
 from alphazero.machine.machine import interface_towards
 from alphazero.run.directory import RESTART_VARIABLE
 from alphazero.run.next_command import RESUME, without
-from alphazero.run.rank import ONE_HEAD_VARIABLE
+from alphazero.run.rank import ONE_HEAD_VARIABLE, Failure
+from alphazero.run.rank_watch import Limits
 
 FIRST_DELAY_S = 2.0
 LONGEST_DELAY_S = 60.0
 MOST_PORT_CHANGES = 5  # ports are taken as fast as they are chosen: better to report it
+OUR_LINE = "alphazero: "  # how a line of ours begins in the output of a host
+# Stages of the preflight have separate limits, which name who is behind; this one is for all of it.
+PREFLIGHT_S = 240.0
 MISTAKE = 2  # the exit status of an AlphaZeroError: starting again does not mend it
 # What ranks on other hosts get of the head's environment; all else there is that host's own.
 PASSED_ON = (
-    "NCCL_",
-    "GLOO_",
-    "TORCH_",
-    "OMP_",
-    "MKL_",
-    "DS_",
-    "WANDB_",
-    "PYTORCH_",
-    "CUBLAS_",
-    "ALPHAZERO_",
+    *("NCCL_", "GLOO_", "TORCH_", "PYTORCH_", "OMP_", "MKL_", "CUBLAS_", "DS_", "WANDB_", "ALPHAZERO_"),
     "ACCELERATE_",
 )
 
@@ -66,9 +60,8 @@ class Supervision:
     choose_run: from the device (cuda or cpu) to the run's absolute directory and the arguments of the
     trainer. runs_directory: where the run will be, until it is known. data: paths that every host must have
     as the head does; sync_data: send it where it is missing. quiet: print nothing of how ranks are started.
-    unfit_hosts_stay: start in spite of what the host comparison found. preflight: let all ranks meet for a
-    moment before a start that uses hosts which the start before it did not; compared: configuration files
-    that must be the same everywhere. rules: where those of its game are, which hosts must have alike.
+    is_strict: start only on hosts in which the comparison finds no fault, and let all ranks meet for a moment
+    before a start that uses hosts which the start before it did not.
     """
 
     plan: LaunchPlan
@@ -78,10 +71,7 @@ class Supervision:
     data: tuple[str, ...] = ()
     sync_data: bool = False
     quiet: bool = False
-    unfit_hosts_stay: bool = False
-    preflight: bool = False
-    compared: tuple[str, ...] = ()
-    rules: str = ""
+    is_strict: bool = True
     first_delay_s: float = FIRST_DELAY_S
 
 
@@ -99,7 +89,6 @@ class Supervisor:
         self._has_started = False
         self.has_saved = False  # some start of this job saved a checkpoint
         self._num_port_changes = 0
-        self._vain = 0  # starts and attempts to start in a row that finished no step
 
     def run(self) -> int:
         """The exit status: 0, that of the first failure, or 128 + N after the signal N that asked to stop."""
@@ -111,7 +100,6 @@ class Supervisor:
                     return 128 + self._signals[0]
                 if isinstance(ready, int):
                     status = ready
-                    self._vain += 1
                 else:
                     outcome = self._start(ready)
                     if self._signals or outcome.failure is None:
@@ -164,7 +152,6 @@ class Supervisor:
 
     def _may_restart(self, outcome: StartOutcome, status: int) -> bool:
         self._idle_starts = 0 if outcome.advanced or outcome.saved else self._idle_starts + 1
-        self._vain = 0 if self._idle_starts == 0 else self._vain + 1
         if outcome.saved:
             # The run has gone beyond what --resume named: from now on its own newest checkpoint counts.
             assert self._run is not None
@@ -180,7 +167,7 @@ class Supervisor:
 
     def _wait(self, num_restarts: int) -> bool:
         """The pause before a restart; False if a signal asks for the end meanwhile."""
-        delay_s = min(LONGEST_DELAY_S, self._job.first_delay_s * 2**self._vain)
+        delay_s = min(LONGEST_DELAY_S, self._job.first_delay_s * 2 ** min(num_restarts, 5))
         self._say(f"restart {num_restarts} of {self._job.plan.max_restarts} in {delay_s:.0f} s")
         deadline = time.monotonic() + delay_s
         while time.monotonic() < deadline:
@@ -191,63 +178,54 @@ class Supervisor:
 
     def _prepare_checked(self, is_restart: bool) -> LaunchPlan | int:
         """Hosts that passed both the host comparison and the preflight, or the exit status."""
-        without: frozenset[str] = frozenset()
         while True:
-            ready = self._prepare(is_restart or bool(without), without)
+            ready = self._prepare(is_restart)
             if ready is None:
                 return MISTAKE
             if self._signals or not self._needs_preflight(ready):
                 break
-            verdict = self._run_preflight(ready, is_restart)
-            if self._signals:
-                break
-            if verdict is None:
+            outcome = self._run_preflight(ready)
+            if self._takes_another_port(outcome, is_restart):
                 continue
-            for line in verdict.lines:
-                self._say(line)
-            if verdict.status == 0:
-                break
-            left = len(ready.hosts) - len(verdict.culprits)
-            if not verdict.culprits or not 0 < self._job.plan.min_nodes <= left:
-                return verdict.status
-            without |= verdict.culprits
-            self._say_who_is_left_out(left, sorted(verdict.culprits))
+            if outcome.failure is not None and not self._signals:
+                self._say(f"error: preflight: {explain_preflight(outcome.failure, ready)}")
+                return outcome.failure.status
+            break
         self._checked = _names(ready)
         return ready
 
     def _needs_preflight(self, ready: LaunchPlan) -> bool:
         """Several hosts, or GPUs of one, unless the last start had them all: it takes seconds."""
-        if not self._job.preflight or ready.is_by_hand:
+        if not self._job.is_strict or ready.is_by_hand:
             return False
         if ready.num_nodes == 1 and (ready.device == "cpu" or sum(ready.ranks) == 1):
             return False
         return not _names(ready) <= self._checked
 
-    def _run_preflight(self, ready: LaunchPlan, is_restart: bool) -> PreflightVerdict | None:
-        """All ranks together for a moment, started as the job will be; None where its port was taken."""
+    def _run_preflight(self, ready: LaunchPlan) -> StartOutcome:
+        """All ranks together for a moment, started as the job will be."""
         run = self._run = self._run or self._job.choose_run(ready.device)
-        limits = replace(preflight_verdict.LIMITS, silence_s=ready.limits.silence_s)
-        directory = str(Path(run.directory, preflight_verdict.LOG_DIRECTORY))
+        limits = Limits(start_s=PREFLIGHT_S, silence_s=ready.limits.silence_s)
+        directory = str(Path(run.directory, "preflight"))  # its logs are not the job's
         plan = replace(ready, launcher="torchrun", limits=limits, run_directory=directory)
-        plan = self._with_commands(plan, preflight_verdict.program(plan, self._job.compared))
-        outputs: list[Output] = []
+        program = (*programs.words_of(programs.PREFLIGHT), "--device", plan.device)
+        plan = self._with_commands(plan, program)
+        has_begun = False
 
         def take(host: str, output: Output) -> None:
-            if output.rank is None and not outputs:  # nodes that wait for each other say why
-                for line in preflight_verdict.own_lines(output):
-                    self._say(f"preflight: {host}: {line}")
-            elif output.rank is not None:
-                outputs.append(output)
+            nonlocal has_begun
+            has_begun = has_begun or output.rank is not None
+            who = "" if output.rank == 0 else f"preflight: {host}: "  # nodes that wait for each other say why
+            for line in output.text.splitlines() if output.rank == 0 or not has_begun else ():
+                if line.startswith(OUR_LINE):
+                    self._say(f"{who}{line.removeprefix(OUR_LINE)}")
 
-        outcome = self._attempt(plan, take)
-        if self._takes_another_port(outcome, is_restart):
-            return None
-        return preflight_verdict.judge(preflight_verdict.find_report(outputs), outcome, plan)
+        return self._attempt(plan, take)
 
-    def _prepare(self, is_restart: bool, without: frozenset[str] = frozenset()) -> LaunchPlan | None:
-        """Compare the hosts but those of `without`; the plan of a start, or None where too few are fit."""
+    def _prepare(self, is_restart: bool) -> LaunchPlan | None:
+        """Compare the hosts; the plan of a start, or None where too few are fit."""
         job, plan = self._job, self._job.plan
-        hosts = tuple(host for host in plan.started.values() if host.remote.name not in without)
+        hosts = tuple(plan.started.values())
         while True:
             has_first = hosts[0].remote.name == plan.hosts[0].remote.name
             master = plan.master_addr if has_first or plan.is_by_hand else hosts[0].address
@@ -262,13 +240,11 @@ class Supervisor:
                 device=plan.device,
                 interface=plan.interface,
                 data={path: data_digest(Path(path)) for path in job.data} if len(plan.started) > 1 else {},
-                rules=job.rules,
-                rules_version=version_of_rules(job.rules)[0],
             )
             examined = examine(hosts, question)
             if job.sync_data and self._send_data(examined, question):
                 examined = examine(hosts, question)
-            fit = self._judge(examined, is_restart)
+            fit = self._judge(examined)
             if fit is None:
                 return None
             if len(fit) == len(hosts):
@@ -311,28 +287,21 @@ class Supervisor:
                 self._say(f"{remote.name}: sent {size / (1 << 20):.1f} MiB of data")
         return bool(lacking)
 
-    def _judge(self, examined: Sequence[Examined], is_restart: bool) -> list[Examined] | None:
+    def _judge(self, examined: Sequence[Examined]) -> list[Examined] | None:
         """The hosts to use, None where they are too few; prints what was found."""
         job, num_hosts = self._job, len(self._job.plan.started)
-        if len(examined) > 1 and not is_restart:
-            for line in table(examined):
-                self._say(line)
         for one in examined:
             for fault in one.faults:
                 self._say(f"{'error' if fault.is_failure else 'warning'}: {one.name}: {fault.text}")
-        fit = [one for one in examined if one.is_fit or (job.unfit_hosts_stay and one.probe)]
+        fit = [one for one in examined if one.is_fit or (not job.is_strict and one.probe)]
         needed = job.plan.min_nodes or num_hosts
         if len(fit) < needed:
             self._say(f"error: {len(fit)} of {num_hosts} hosts can start; expected {needed}: nothing started")
             return None
         if len(fit) < len(examined):
-            left_out = [one.name for one in examined if one not in fit]
-            self._say_who_is_left_out(len(fit), left_out)
+            left_out = ", ".join(one.name for one in examined if one not in fit)
+            self._say(f"continuing with {len(fit)} of {num_hosts} hosts, without {left_out}")
         return fit
-
-    def _say_who_is_left_out(self, num_left: int, names: Sequence[str]) -> None:
-        of = len(self._job.plan.started)
-        self._say(f"continuing with {num_left} of {of} hosts, without {', '.join(names)}")
 
     def _start(self, ready: LaunchPlan) -> StartOutcome:
         # Chosen once: retries of a fresh start resume its run.
@@ -384,3 +353,12 @@ class Supervisor:
 
 def _names(plan: LaunchPlan) -> frozenset[str]:
     return frozenset(host.remote.name for host in plan.started.values())
+
+
+def explain_preflight(failure: Failure, plan: LaunchPlan) -> str:
+    """What is wrong, with the hosts at fault: the rank that reports it may be another one."""
+    if not failure.ranks:
+        return failure.line
+    hosts = [host.remote.name for host in plan.hosts for _ in range(host.num_ranks or 0)]
+    at_fault = sorted({hosts[rank] for rank in failure.ranks if rank < len(hosts)})
+    return f"{', '.join(at_fault) or failure.host}: {failure.cause}"

@@ -3,7 +3,7 @@
 The head names files with sizes and digests, the host answers which it lacks, a tar stream of those follows.
 Each file arrives under a temporary name, is hashed, flushed and renamed; a store's manifest comes last, so
 that an interrupted transfer leaves no store, and the next one sends the files that are missing.
-The host's side is this module as a program, with the word lacks or receive.
+The host's side is this module as a program.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import subprocess
 import sys
 import tarfile
@@ -23,14 +22,12 @@ from typing import IO
 from alphazero.base.errors import AlphaZeroError, LaunchError
 from alphazero.base.files import CHUNK_BYTES, replacing, sha256_of
 from alphazero.base.log import error_line
-from alphazero.base.text import last_line
-from alphazero.launch.head.remote import MOST_OUTPUT_BYTES, kill_group, run_everywhere, start_there
+from alphazero.launch.head.remote import MOST_OUTPUT_BYTES, kill_group, start_there
 from alphazero.launch.plan import programs
 from alphazero.launch.plan.launch_plan import Remote
 
 MARK = "alphazero-sync "
 MANIFEST = "manifest.json"
-QUERY_TIMEOUT_S = 600.0  # a host hashes what it has
 
 
 @dataclass(frozen=True)
@@ -76,40 +73,35 @@ def send(paths: Sequence[Path], remote: Remote) -> int:
     Raises LaunchError naming the host where it cannot take it.
     """
     entries = describe(paths)
-    program = [*programs.words_of(programs.DATA_RECEIVER), "lacks"]
-    (answer,) = run_everywhere([remote], program, [_listed(entries)], QUERY_TIMEOUT_S)
-    lacking = set(_marked(answer.output, f"{remote.name}: {_last(answer.errors)}"))
-    wanted = [entry for entry in entries if entry.path in lacking]
-    if wanted:
-        _stream(wanted, remote)
-    return sum(entry.size_bytes for entry in wanted)
-
-
-def _listed(entries: Sequence[FileEntry]) -> str:
-    """As `main` reads them."""
-    return json.dumps([asdict(entry) for entry in entries]) + "\n"
-
-
-def _stream(entries: Sequence[FileEntry], remote: Remote) -> None:
-    words = [*programs.words_of(programs.DATA_RECEIVER), "receive"]
-    process = start_there(remote, words, stderr=subprocess.STDOUT)
+    process = start_there(remote, programs.words_of(programs.DATA_RECEIVER), stderr=subprocess.STDOUT)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
         # The other side closes when it cannot continue: its output has the reason.
         with contextlib.suppress(BrokenPipeError), process.stdin as stream:
-            stream.write(_listed(entries).encode())
-            write_archive(entries, stream)
-        received_bytes = b""
-        while data := os.read(process.stdout.fileno(), CHUNK_BYTES):
-            received_bytes = (received_bytes + data)[-MOST_OUTPUT_BYTES:]
-        output = received_bytes.decode(errors="replace")
-        process.wait()
+            stream.write((json.dumps([asdict(entry) for entry in entries]) + "\n").encode())
+            stream.flush()
+            lacking = read_answer(process.stdout, remote)
+            wanted = [entry for entry in entries if entry.path in lacking]
+            write_archive(wanted, stream)
+        received = read_answer(process.stdout, remote)
     finally:
         kill_group(process)
-    received = _marked(output, f"{remote.name}: {_last(output)}")
-    if len(received) != len(entries):
-        raise LaunchError(f"{remote.name}: took {len(received)} of {len(entries)} files; expected all")
+    if len(received) != len(wanted):
+        raise LaunchError(f"{remote.name}: took {len(received)} of {len(wanted)} files; expected all")
+    return sum(entry.size_bytes for entry in wanted)
+
+
+def read_answer(output: IO[bytes], remote: Remote) -> list[str]:
+    """The host's next list of files, after whatever a login script of it prints; LaunchError without one."""
+    last = ""
+    while line := output.readline(MOST_OUTPUT_BYTES).decode(errors="replace"):
+        if line.startswith(MARK):
+            with contextlib.suppress(ValueError, TypeError, RecursionError):
+                return [str(item) for item in json.loads(line.removeprefix(MARK))]
+        last = line.strip() or last
+    reason = last.removeprefix("alphazero: error: ") or "no answer"
+    raise LaunchError(f"--sync-data: {remote.name}: {reason}")
 
 
 def write_archive(entries: Sequence[FileEntry], stream: IO[bytes]) -> None:
@@ -119,18 +111,7 @@ def write_archive(entries: Sequence[FileEntry], stream: IO[bytes]) -> None:
             archive.add(entry.path, arcname=str(number), recursive=False)
 
 
-def _marked(output: str, fault: str) -> list[str]:
-    lines = [line.removeprefix(MARK) for line in output.splitlines() if line.startswith(MARK)]
-    with contextlib.suppress(ValueError, TypeError, RecursionError):
-        return [str(item) for item in json.loads(lines[-1] if lines else "")]
-    raise LaunchError(f"--sync-data: {fault}")
-
-
-def _last(text: str) -> str:
-    return last_line(text).removeprefix("alphazero: error: ") or "no answer"
-
-
-def lacking(entries: Sequence[FileEntry]) -> list[str]:
+def lacking_here(entries: Sequence[FileEntry]) -> list[str]:
     """Which files this host does not have as they should be."""
 
     def is_here(entry: FileEntry) -> bool:
@@ -172,17 +153,19 @@ def _write(entry: FileEntry, source: IO[bytes]) -> None:
         raise LaunchError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def main(arguments: Sequence[str]) -> int:
-    """The host's side: one question or one transfer on stdin."""
+def main() -> int:
+    """The host's side: lists what it lacks of the files that the head has, and takes them."""
     entries = [FileEntry(**row) for row in json.loads(sys.stdin.buffer.readline())]
     try:
-        result = lacking(entries) if arguments[0] == "lacks" else receive(entries, sys.stdin.buffer)
+        lacking = lacking_here(entries)
+        print(MARK + json.dumps(lacking), flush=True)
+        received = receive([entry for entry in entries if entry.path in lacking], sys.stdin.buffer)
     except (AlphaZeroError, tarfile.TarError) as error:
         print(error_line(str(error)), file=sys.stderr)
         return 2
-    print(MARK + json.dumps(result))
+    print(MARK + json.dumps(received))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """How the nodes of a job meet: they connect to number 0, and those that wait name the missing ones.
 
-Before torch's rendezvous, nodes (or ranks that a person started) meet at node 0: each connects to the master
+Before torch's rendezvous, nodes meet at node 0: each connects to the master
 port and introduces itself; node 0 answers all of them when all are there, and sends those that wait the
 numbers of the missing ones. Messages are JSON objects, one a line. gloo and NCCL listen at ports that the
 system chooses, and would wait for minutes behind a firewall; so before the last answer every node tries a
@@ -60,14 +60,13 @@ class Participant:
 
 @dataclass(frozen=True)
 class MeetingPoint:
-    """Where the nodes meet, what messages call one of them, and whether all may be on one machine.
+    """Where the nodes meet, and whether all may be on one machine.
 
     interface: which the job will use; "" for that on the route to node 0.
     """
 
     address: str
     port: int
-    noun: str = "node"
     same_machine: bool = False
     interface: str = ""
 
@@ -80,13 +79,13 @@ class MeetingPoint:
     def named(self, ranks: Sequence[int], count: int) -> str:
         """`node 1 of 2`, `nodes 1 and 3 of 4`."""
         if len(ranks) == 1:
-            return f"{self.noun} {ranks[0]} of {count}"
+            return f"node {ranks[0]} of {count}"
         words = ", ".join(map(str, ranks[:-1]))
-        return f"{self.noun}s {words} and {ranks[-1]} of {count}"
+        return f"nodes {words} and {ranks[-1]} of {count}"
 
     def name_of(self, member: Participant) -> str:
         """`node 1 (host1)`."""
-        return f"{self.noun} {member.rank} ({member.host})"
+        return f"node {member.rank} ({member.host})"
 
 
 def meet(
@@ -264,22 +263,21 @@ class _Reception(_Meeting):
 
     def _check(self, new: Participant) -> None:
         """LaunchError where it cannot be one of this job's nodes, or is one already."""
-        own, noun = self._own, self._point.noun
-        flag = "--nodes" if noun == "node" else "--world-size"
+        own = self._own
         if new.count != own.count:
             raise LaunchError(
-                f"{noun} {new.rank} ({new.host}) was started with {flag} {new.count}, {noun} 0 ({own.host}) "
-                f"with {flag} {own.count}; expected the same"
+                f"node {new.rank} ({new.host}) was started with --nodes {new.count}, node 0 ({own.host}) "
+                f"with --nodes {own.count}; expected the same"
             )
         for other in (own, *(member for member, _ in self._members if member is not new)):
             if other.rank == new.rank:
                 raise LaunchError(
-                    f"{noun} {new.rank} was started twice, on {other.host} and on {new.host}; expected each "
-                    f"{noun} once, with a unique number"
+                    f"node {new.rank} was started twice, on {other.host} and on {new.host}; expected each "
+                    "node once, with a unique number"
                 )
             if new.machine and other.machine == new.machine and not self._point.same_machine:
                 raise LaunchError(
-                    f"{noun} {new.rank} ({new.host}) is on the same machine as {noun} {other.rank} "
+                    f"node {new.rank} ({new.host}) is on the same machine as node {other.rank} "
                     f"({other.host}); expected another machine, or --master-addr 127.0.0.1 on all of them "
                     "where one machine is to play them all"
                 )
@@ -325,15 +323,14 @@ class _Caller(_Meeting):
 
     def run(self) -> dict[str, socket.socket]:
         """Until number 0 answers that all are there and reach each other."""
-        noun, shown = self._point.noun, self._point.shown
         while not self._is_over:
             try:
-                return {f"{noun} 0": self._call()}
+                return {"node 0": self._call()}
             except (OSError, UnicodeError) as error:
                 self._note(explain(error))
             time.sleep(RETRY_S)
         raise LaunchError(
-            f"{noun} {self._own.rank}: {noun} 0 did not answer at {shown} within "
+            f"node {self._own.rank}: node 0 did not answer at {self._point.shown} within "
             f"{self._limit_s:.0f} s: {self._trouble}; expected it to be started there"
         )
 

@@ -1,42 +1,35 @@
-"""The preflight of a job: are all ranks there, do they run the same, how fast is an all-reduce among them?
+"""The preflight of a job: are all ranks there, and how fast is an all-reduce among them?
 
-A program started like any job: `torchrun ... -m alphazero.launch.node.preflight`. Rank 0 prints the report
-and ends with 0 (healthy), 1 (warnings) or 2 (failures); the other ranks end with 0, or with 2 where a rank is
-missing.
+A program started like any job: `torchrun ... -m alphazero.launch.node.preflight`. Rank 0 prints a line, and a
+warning where hosts are slow to reach each other; all ranks end with 0, or with 2 where one is missing. That
+all run the same code is checked before (head/compare.py) and by the trainer.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import platform
-import socket
 import statistics
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from alphazero.base.errors import AlphaZeroError, LaunchError, LostConnectionError
-from alphazero.base.files import sha256_of
 from alphazero.base.log import error_line
-from alphazero.base.records import from_json, to_json
-from alphazero.launch.preflight_report import PreflightFault, PreflightReport, RankRecord, differences
-from alphazero.machine.environment import commit_of, version_of
-from alphazero.run.rank import begin, end_process, kind_of, note_failure
+from alphazero.base.text import counted
+from alphazero.run.rank import begin, end_process, note_failure
 
 if TYPE_CHECKING:
     import torch
     from torch._C._distributed_c10d import Store
 
-LEAVING_S = 1.0
 CRASH_STATUS = 1  # of an interpreter that ends with a traceback
 TICK_S = 0.05
 GRACE_S = 2.0  # the main thread wakes so long after the store has ended, unless it hangs
-WARNED, FAILED = 1, 2
+FAILED = 2
 # Of the timed all-reduce, by the type of the device.
 ALL_REDUCE_BYTES = {"cuda": 64 << 20, "cpu": 4 << 20}
 WARM_UPS, REPEATS = 2, 5
@@ -52,12 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="python -m alphazero.launch.node.preflight", description=__doc__, allow_abbrev=False
     )
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    parser.add_argument("--json", action="store_true", help="rank 0 prints JSON (docs/health.md)")
     parser.add_argument("--timeout", type=float, default=STAGE_TIMEOUT_S, metavar="SECONDS")
-    files = parser.add_argument("--config-file", type=Path, nargs="+", default=[], metavar="FILE")
-    files.help = "configuration files that must be the same on all hosts"
-    hosts = parser.add_argument("--hosts", nargs="+", default=[], metavar="HOST")
-    hosts.help = "the host of each rank, so that a missing rank can be named"
     return parser
 
 
@@ -67,88 +55,50 @@ def main(arguments: Sequence[str]) -> int:
     # Retries while rank 0 is not there yet are not worth a line.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
-        return _run(args)
+        _run(args)
     except AlphaZeroError as error:
-        note_failure(error, error.exit_code)
-        print(error_line(f"preflight: {error}"), file=sys.stderr)
+        _report(error)
         return error.exit_code
     except Exception as error:
         note_failure(error, CRASH_STATUS)
         raise
+    return 0
 
 
-def _run(args: argparse.Namespace) -> int:
+def _report(error: AlphaZeroError) -> None:
+    """To the head, which shows it for all ranks; to people where none is there."""
+    if not note_failure(error, error.exit_code):
+        print(error_line(f"preflight: {error}"), file=sys.stderr, flush=True)
+
+
+def _run(args: argparse.Namespace) -> None:
     from alphazero.launch.node.store import open_store, served_store
     from alphazero.network.model.precision import choose_device
 
-    rank, local_rank, world_size = (_number(name) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
-    for name in ("MASTER_ADDR", "MASTER_PORT"):
-        if name not in os.environ:
-            raise LaunchError(f"{name} is not set; expected a launch by torchrun")
+    missing = [name for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR") if name not in os.environ]
+    if missing:
+        raise LaunchError(f"{missing[0]} is not set; expected a launch by torchrun")
+    rank, local_rank, world_size = (int(os.environ[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
     device = choose_device(args.device, local_rank, os.environ)
-    backend, num_bytes = "nccl" if device.type == "cuda" else "gloo", ALL_REDUCE_BYTES[device.type]
-
-    def connect() -> Store:
-        return open_store(os.environ, rank, args.timeout)
-
     with served_store(os.environ):
-        roll_call = RollCall(connect, rank, world_size, args.timeout, args.hosts)
+        roll_call = RollCall(
+            lambda: open_store(os.environ, rank, args.timeout), rank, world_size, args.timeout
+        )
     roll_call.start()
-    own = RankRecord(rank, socket.gethostname(), facts_of(device, backend, args.config_file))
-    records = [from_json(RankRecord, text) for text in roll_call.gather("versions", to_json(own))]
-    faults, gb_s = differences(records), 0.0
-    if not faults:  # different versions of NCCL or torch would hang or crash
-        try:
-            own_ms = _time_all_reduce(device, backend, roll_call)
-        except RuntimeError as error:
-            text = f"rank {rank} on {own.host}: {backend}: {str(error).splitlines()[0]}"
-            is_lost = kind_of(error) == LostConnectionError.kind
-            raise (LostConnectionError if is_lost else LaunchError)(text) from error
-        times_ms = map(float, roll_call.gather("times", f"{own_ms:.6f}"))
-        gb_s = num_bytes / statistics.median(times_ms) / 1e6
-    num_hosts = len({record.host for record in records})
-    if not faults and num_hosts > 1 and gb_s < LEAST_GB_S:
-        line = f"all-reduce at {gb_s:.3g} GB/s; expected {LEAST_GB_S} or more between hosts: see --interface"
-        faults = [PreflightFault(line, is_failure=False)]
-    status = 0
+    gb_s = ALL_REDUCE_BYTES[device.type] / time_all_reduce(device, roll_call) / 1e9
     if rank == 0:
-        report = PreflightReport(backend, world_size, num_hosts, num_bytes, gb_s, tuple(faults))
-        print(to_json(report) if args.json else "\n".join(report.lines), flush=True)
-        status = FAILED if report.failures else WARNED if faults else 0
+        num_hosts = world_size // int(os.environ["LOCAL_WORLD_SIZE"])
+        job = f"{counted(world_size, 'rank')} on {counted(max(1, num_hosts), 'host')}, {device.type}"
+        size = f"all-reduce of {ALL_REDUCE_BYTES[device.type] >> 20} MiB"
+        print(f"alphazero: preflight: {job}: {size} at {gb_s:.2f} GB/s", flush=True)
+        if num_hosts > 1 and gb_s < LEAST_GB_S:
+            expected = f"expected {LEAST_GB_S} or more between hosts: see --interface"
+            print(f"alphazero: warning: preflight: {gb_s:.3g} GB/s; {expected}", flush=True)
     roll_call.finish()
-    if status:
-        # torchrun ends all ranks once one has failed: those that leave well get the time to do so.
-        time.sleep(LEAVING_S)
-    return status
 
 
-def _number(name: str) -> int:
-    text = os.environ.get(name, "")
-    if not text.isdecimal():
-        raise LaunchError(f"{name}={text!r}: expected a whole number, as torchrun sets it")
-    return int(text)
-
-
-def facts_of(device: torch.device, backend: str, files: Sequence[Path]) -> dict[str, str]:
-    """What this rank runs with, and the digests of the configuration files it sees."""
-    import torch
-
-    nccl: Any = torch.cuda.nccl  # its functions have no types
-    versions = {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "CUDA": torch.version.cuda or "none",
-        "NCCL": ".".join(map(str, nccl.version())) if device.type == "cuda" else "not used",
-        "deepspeed": version_of("deepspeed"),
-        "alphazero": version_of("alphazero"),
-        "commit": commit_of(),
-        "backend": backend,
-    }
-    return versions | {str(path): sha256_of(path)[:12] if path.is_file() else "missing" for path in files}
-
-
-def _time_all_reduce(device: torch.device, backend: str, roll_call: RollCall) -> float:
-    """Milliseconds of an all-reduce on this rank, the median of a few, in a separate process group."""
+def time_all_reduce(device: torch.device, roll_call: RollCall) -> float:
+    """Seconds of an all-reduce on this rank, the median of a few, in a separate process group."""
     import torch
     import torch.distributed as dist
 
@@ -156,7 +106,7 @@ def _time_all_reduce(device: torch.device, backend: str, roll_call: RollCall) ->
         torch.cuda.set_device(device)
     roll_call.enter("process group")
     dist.init_process_group(
-        backend,
+        "nccl" if device.type == "cuda" else "gloo",
         store=roll_call.store,
         rank=roll_call.rank,
         world_size=roll_call.world_size,
@@ -166,15 +116,15 @@ def _time_all_reduce(device: torch.device, backend: str, roll_call: RollCall) ->
     )
     roll_call.enter("all-reduce")
     tensor = torch.zeros(ALL_REDUCE_BYTES[device.type] // 4, device=device)
-    times_ms = []
+    times_s = []
     for _ in range(WARM_UPS + REPEATS):
         began = time.perf_counter()
         dist.all_reduce(tensor)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        times_ms.append(1000 * (time.perf_counter() - began))
+        times_s.append(time.perf_counter() - began)
     dist.destroy_process_group()
-    return statistics.median(times_ms[WARM_UPS:])
+    return statistics.median(times_s[WARM_UPS:])
 
 
 class RollCall:
@@ -191,7 +141,6 @@ class RollCall:
         rank: int,
         world_size: int,
         limit_s: float,
-        hosts: Sequence[str] = (),
         end: Callable[[int], object] = os._exit,
     ) -> None:
         self.store = connect()
@@ -199,18 +148,14 @@ class RollCall:
         self.rank = rank
         self.world_size = world_size
         self.limit_s = limit_s
-        self._hosts = hosts
         self._end = end
         self._steps = 0
-        self._step = "start"
-        self._deadline = time.monotonic() + limit_s
         self._finished = threading.Event()
-        self._watch = threading.Thread(target=self._watch_clock, name="roll call", daemon=True)
 
     def start(self) -> None:
         """Note that this rank has started, and return when all have."""
         self.enter("start")
-        self._watch.start()
+        threading.Thread(target=self._watch_clock, name="roll call", daemon=True).start()
         self._wait_for("steps")
 
     def enter(self, step: str) -> None:
@@ -220,12 +165,6 @@ class RollCall:
         self._deadline = time.monotonic() + self.limit_s
         self.store.set(f"preflight/steps/{self.rank}", str(self._steps))
 
-    def gather(self, name: str, text: str) -> list[str]:
-        """Every rank's `text`, by rank, through the store alone."""
-        self.enter(name)
-        self.store.set(f"preflight/{name}/{self.rank}", text)
-        return [self.store.get(key).decode() for key in self._wait_for(name)]
-
     def finish(self) -> None:
         """The end: rank 0, which may serve the store, leaves last."""
         self.enter("end")
@@ -234,15 +173,14 @@ class RollCall:
             self._wait_for("left")
         self._finished.set()
 
-    def _wait_for(self, name: str) -> list[str]:
-        """The keys of all ranks, when all are set. Raises LaunchError where the store ends before."""
+    def _wait_for(self, name: str) -> None:
+        """Return when all ranks have set a key of this name. Raises LostConnectionError without a store."""
         keys = [f"preflight/{name}/{rank}" for rank in range(self.world_size)]
         try:
             while not self.store.check(keys):
                 time.sleep(TICK_S)
         except RuntimeError as error:
             raise self._lost_store() from error
-        return keys
 
     def _lost_store(self) -> LostConnectionError:
         return LostConnectionError(
@@ -250,6 +188,7 @@ class RollCall:
         )
 
     def _watch_clock(self) -> None:
+        error: AlphaZeroError
         try:
             store = self._connect()  # the main thread may wait in its own connection, lock held
             while time.monotonic() <= self._deadline:
@@ -260,8 +199,7 @@ class RollCall:
             if self._finished.wait(GRACE_S):
                 return
             error = self._lost_store()
-        note_failure(error, FAILED)
-        print(error_line(f"preflight: {error}"), file=sys.stderr, flush=True)
+        _report(error)
         self._end(FAILED)
 
     def _overdue(self, store: Store) -> LaunchError:
@@ -272,15 +210,14 @@ class RollCall:
             if not store.check([key]) or int(store.get(key)) < self._steps:
                 behind.append(rank)
         if behind:
-            hosts = dict(enumerate(self._hosts))
-            named = ", ".join(f"rank {rank} ({hosts.get(rank, 'host unknown')})" for rank in behind)
-            what = f"{named} did not reach step {self._step!r} within {self.limit_s:g} s"
-        else:
-            what = (
-                f"all ranks came to step {self._step!r} and none came through within {self.limit_s:g} s: "
-                "is the network between them open on all ports (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)?"
+            named = ", ".join(f"rank {rank}" for rank in behind)
+            return LaunchError(
+                f"{named}: did not reach step {self._step!r} in {self.limit_s:g} s", ranks=behind
             )
-        return LaunchError(what, ranks=behind)
+        return LaunchError(
+            f"all ranks came to step {self._step!r} and none came through within {self.limit_s:g} s: "
+            "is the network between them open on all ports (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)?"
+        )
 
 
 if __name__ == "__main__":

@@ -19,23 +19,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.base.errors import LaunchError, LostConnectionError, PortInUseError
+from alphazero.base.errors import LaunchError, LostConnectionError
 from alphazero.base.log import error_line
 from alphazero.base.text import escaped
-from alphazero.launch.blame import FAILURE_VARIABLE, Failure, failure_of, first_failure
+from alphazero.launch.blame import FAILURE_VARIABLE, failure_of, first_failure
 from alphazero.launch.node.host_link import LostNode, tell_nodes, watch_nodes
 from alphazero.launch.node.meeting import MeetingPoint, Participant
 from alphazero.launch.node.meeting import meet as meet_nodes
 from alphazero.launch.node.store import serve_store
 from alphazero.machine.machine import (
-    ANY_PORT,
     DEFAULT_PORT,
     is_everywhere,
     listen_on,
     machine_identity,
     names_loopback,
 )
-from alphazero.run.rank import OUTPUT_VARIABLE, end_process, write_record
+from alphazero.run.rank import OUTPUT_VARIABLE, Failure, end_process, write_record
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
@@ -67,7 +66,6 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--master_port", type=int, default=DEFAULT_PORT)
     parser.add_argument("--start_timeout", type=float, default=START_TIMEOUT_S)
     parser.add_argument("--silence_timeout", type=float, default=0.0)
-    parser.add_argument("--any_port", action="store_true")
     parser.add_argument("job", nargs=argparse.REMAINDER)
     return parser.parse_args(list(arguments))
 
@@ -142,32 +140,18 @@ def _tell(failure: Failure, line: str, environment: Mapping[str, str]) -> None:
 def meet(args: argparse.Namespace) -> tuple[socket.socket | None, dict[str, socket.socket]]:
     """Return when all nodes are there, with the connections to them (meeting.py).
 
-    On node 0 also with the socket for the store, its port in `args`.
+    On node 0 also with the socket for the store.
 
     Raises LaunchError where nodes do not come or do not fit, PortInUseError where the port is taken.
     """
-    listener = _listen(args) if args.node_rank == 0 else None
+    listener = listen_on(args.master_addr, args.master_port) if args.node_rank == 0 else None
+    if listener and is_everywhere(listener):
+        _say(f"{args.master_addr} is no address of this machine: listening on all of them")
     own = Participant(args.node_rank, args.nnodes, socket.gethostname(), machine_identity())
     is_local = names_loopback(args.master_addr)
     interface = os.environ.get("GLOO_SOCKET_IFNAME", "")
     point = MeetingPoint(args.master_addr, args.master_port, same_machine=is_local, interface=interface)
     return listener, meet_nodes(own, point, args.start_timeout, _say, listener)
-
-
-def _listen(args: argparse.Namespace) -> socket.socket:
-    try:
-        listener = listen_on(args.master_addr, args.master_port)
-    except PortInUseError:
-        if not args.any_port:
-            raise
-        listener = listen_on(args.master_addr, ANY_PORT)
-        port = int(listener.getsockname()[1])
-        _say(f"port {args.master_port} is in use here: taking {port}")
-        args.master_port = port
-        return listener
-    if is_everywhere(listener):
-        _say(f"{args.master_addr} is no address of this machine: listening on all of them")
-    return listener
 
 
 def _say(text: str) -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
-from alphazero.base.section import flag_of
 from alphazero.launch.plan.launch_plan import Command, HostPlan, LaunchPlan, Variable
 from alphazero.launch.plan.programs import DEEPSPEED, TORCHRUN, words_of
-from alphazero.launch.plan.sources import LaunchRequest
 from alphazero.machine.machine import HOST_WEIGHT_VARIABLE, THREADS_VARIABLE, omp_threads
 
 # What an outer launcher (srun, torchrun, mpirun) left in the environment must not reach our ranks.
@@ -58,8 +55,6 @@ def _torchrun_command(plan: LaunchPlan, node_rank: int, python: str, program: Se
     if plan.num_nodes > 1:
         options += (f"--start_timeout={plan.limits.start_s:g}",)
         options += (f"--silence_timeout={plan.limits.silence_s:g}",) if plan.is_by_hand else ()
-    elif not plan.port_is_chosen:
-        options += ("--any_port",)
     return Command((python, *words_of(TORCHRUN), *options, *program))
 
 
@@ -133,24 +128,3 @@ def _device_variables(host: HostPlan, environment: Mapping[str, str]) -> list[Va
     if "CUDA_VISIBLE_DEVICES" not in environment:
         found.append(Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "as nvidia-smi counts"))
     return found
-
-
-SCRIPT = "./launch_distributed_training.sh"
-# Of the launcher's own flags: what each node has to itself, or gets in another way.
-NOT_OF_OTHER_NODES = ("node_rank", "master_addr", "master_port", "interface")
-
-
-def other_node_commands(
-    request: LaunchRequest, num_nodes: int, master_addr: str, master_port: int, arguments: Sequence[str]
-) -> tuple[str, ...]:
-    """What a person types on every node but node 0: its own command, with the rank and the master's place."""
-    kept: list[str] = []
-    for entry in fields(request):
-        value = getattr(request, entry.name)
-        if entry.name not in NOT_OF_OTHER_NODES and value != entry.default:
-            kept += [flag_of(entry.name), f"{value:g}" if isinstance(value, float) else str(value)]
-    place = ["--master-addr", master_addr, "--master-port", str(master_port)]
-    return tuple(
-        shlex.join([SCRIPT, *kept, "--node-rank", str(rank), *place, *arguments])
-        for rank in range(1, num_nodes)
-    )

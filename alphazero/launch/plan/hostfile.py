@@ -9,10 +9,11 @@ worker-0 and slots 0 and 2 of worker-1.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from alphazero.base.errors import LaunchError
@@ -20,12 +21,11 @@ from alphazero.base.files import open_regular
 from alphazero.base.text import quoted
 
 WANTED = "expected '<host> slots=<positive int>'"
-MAX_SLOTS = 4096  # more processes than any host has devices or cores: surely a slip
 USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 # RFC 1123 labels; underscores occur in machine-made names. Never a leading '-', which ssh would read as
 # an option.
 HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*")
-LINE = re.compile(r"(\S+)\s+slots=([1-9][0-9]{0,5})(?:\s+weight=(\S*))?")
+LINE = re.compile(r"(\S+)\s+slots=([1-9][0-9]{0,3})(?:\s+weight=(\S*))?")
 WEIGHT = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
 
 
@@ -33,7 +33,8 @@ WEIGHT = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
 class Host:
     """A line of the hostfile: `address` is a name or an IP address without brackets, `user` may be empty.
 
-    weight: the share of the work that each rank here gets beside ranks of other hosts; 1 is usual.
+    weight: the share of the work that each rank here gets beside ranks of other hosts; 1 is usual. chosen:
+    the slots that a filter left, ascending, () for all.
     """
 
     address: str
@@ -41,6 +42,7 @@ class Host:
     user: str = ""
     line: int = 0
     weight: float = 1.0
+    chosen: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -93,8 +95,6 @@ def _parse_line(line: str, where: str, number: int) -> Host:
     if words is None:
         raise LaunchError(f"{where}: {WANTED}")
     name, slots, weight = words.groups(default="1")
-    if int(slots) > MAX_SLOTS:
-        raise LaunchError(f"{where}: expected at most {MAX_SLOTS} slots")
     if not WEIGHT.fullmatch(weight) or not float(weight):
         raise LaunchError(f"{where}: expected weight=<number above 0>, as weight=0.5")
     user, at, address = name.rpartition("@")
@@ -105,41 +105,21 @@ def _parse_line(line: str, where: str, number: int) -> Host:
 
 def _parse_address(text: str, where: str) -> str:
     bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
-    kind = "IPv6 address" if ":" in bare or bare != text else "host name"
-    try:
-        if kind == "IPv6 address":
-            if "%" in bare:  # a zone is an interface of one host, and may hold anything
-                raise ValueError(bare)
-            return str(ipaddress.IPv6Address(bare))
-        if len(bare) > 253 or not HOST_NAME.fullmatch(bare):
-            raise ValueError(bare)
-        if re.fullmatch(r"[0-9.]+", bare):
-            kind = "IPv4 address"
-            return str(ipaddress.IPv4Address(bare))
-    except ValueError as error:
-        raise LaunchError(f"{where}: {WANTED}; {quoted(text)} is no {kind}") from error
+    if "%" not in bare:  # a zone is an interface of one host, and may hold anything
+        with contextlib.suppress(ValueError):
+            return str(ipaddress.ip_address(bare))
+    is_number = re.fullmatch(r"[0-9.]+", bare)
+    if bare != text or len(bare) > 253 or is_number or not HOST_NAME.fullmatch(bare):
+        raise LaunchError(f"{where}: {WANTED}; {quoted(text)} names no host")
     return bare
 
 
 PART = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::([0-9]{1,6}(?:,[0-9]{1,6})*))?")
 
 
-@dataclass(frozen=True)
-class ChosenHost:
-    """A host that takes part and its slots, ascending, at least one."""
-
-    host: Host
-    slots: tuple[int, ...]
-
-    @property
-    def is_whole(self) -> bool:
-        """True where no slot was left out."""
-        return len(self.slots) == self.host.slots
-
-
 def choose_hosts(
     hosts: Sequence[Host], include: str | None, exclude: str | None, source: str
-) -> tuple[ChosenHost, ...]:
+) -> tuple[Host, ...]:
     """The hosts left after the filter, in the hostfile's order, at least one.
 
     source: what errors call the hosts' origin. Raises LaunchError for both filters at once, text of another
@@ -157,7 +137,9 @@ def choose_hosts(
         named = _read_filter(place, exclude, whole, source)
         left = {key: slots - named.get(key, set()) for key, slots in whole.items()}
     slots_of = [(host, tuple(sorted(left.get(host.address.lower(), ())))) for host in hosts]
-    chosen = tuple(ChosenHost(host, slots) for host, slots in slots_of if slots)
+    chosen = tuple(
+        replace(host, chosen=slots if len(slots) < host.slots else ()) for host, slots in slots_of if slots
+    )
     if not chosen:
         raise LaunchError(f"{place}: leaves no host of {source}; expected at least one")
     return chosen

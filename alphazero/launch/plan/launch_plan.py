@@ -9,31 +9,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from alphazero.machine.machine import Machine
 from alphazero.run.rank_watch import Limits
 
 # What this process does in a job.
 LOCAL = "local"  # the whole job, on this machine alone
-NODE = "node"  # started by hand: this node's part only
+NODE = "node"  # started by hand, or as a task of srun: this node's part only
 HEAD = "head"  # hostfile: starts all hosts from here by ssh
 SLURM = "slurm"  # inside an allocation: one task per node, by srun
-SLURM_TASK = "slurm-task"  # this process is that task: this node's part only
-
-
-@dataclass(frozen=True)
-class SshOptions:
-    """What a person adds to ssh: the port of all hosts, a file in the place of ~/.ssh/config."""
-
-    port: int | None = None
-    config: Path | None = None
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """As arguments."""
-        config = () if self.config is None else ("-F", str(self.config))
-        return (*config, *(() if self.port is None else ("-p", str(self.port))))
 
 
 @dataclass(frozen=True)
@@ -41,12 +25,13 @@ class Remote:
     """A host as the head reaches it.
 
     name: in messages. target: [user@]host for ssh, SLURM's name of the node for srun, "" for this machine.
+    ssh_config: a file in the place of ~/.ssh/config, "" for none.
     """
 
     name: str
     target: str = ""
     by_srun: bool = False
-    ssh: SshOptions = field(default_factory=SshOptions)
+    ssh_config: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,11 +93,9 @@ class LaunchPlan:
     """The job: its hosts in order of node rank, and everything that its processes must agree on.
 
     device: auto (until the hosts of a head have been asked), cuda or cpu. launcher: torchrun or deepspeed.
-    role: LOCAL, NODE, HEAD, SLURM or SLURM_TASK. node_rank: this machine's, None where it takes no part.
+    role: LOCAL, NODE, HEAD or SLURM. node_rank: this machine's, None where it takes no part.
     notices: what people must know. port_is_chosen: by the user, so that another one will not do. interface:
     "" where each host takes the one on its route to the master. min_nodes: fewest hosts to continue with.
-    chose_address: this is node 0 by hand and no master was named, so that the other nodes must be given its
-    address.
 
     Of one start: token, in the environment of every process of the job; directory, where it runs;
     run_directory, where logs go and heartbeats and checkpoints are looked for; columns, width of the head's
@@ -132,7 +115,6 @@ class LaunchPlan:
     max_restarts: int = 0
     min_nodes: int = 0
     limits: Limits = field(default_factory=Limits)
-    chose_address: bool = False
     token: str = ""
     directory: str = ""
     run_directory: str = ""

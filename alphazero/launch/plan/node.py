@@ -7,7 +7,7 @@ slowest of them in every layer, ranks of one thread once per step (docs/performa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from alphazero.base.errors import LaunchError
 from alphazero.base.text import counted
@@ -31,14 +31,6 @@ SQUARES, PLANES = 64, 112 + 80
 MEMORY_SHARE = 0.8
 
 
-@dataclass(frozen=True)
-class CpuRanks:
-    """A number of ranks and the bound that made it no larger, in words."""
-
-    num_ranks: int
-    bound: str
-
-
 def choose_cpu_ranks(
     num_cores: int,
     batch_size: int,
@@ -46,60 +38,33 @@ def choose_cpu_ranks(
     network: NetworkConfig,
     available_bytes: int,
     ranks_at_work: Callable[[int], float],
-) -> CpuRanks:
+) -> int:
     """One rank per core, fewer where batch or memory do not suffice for so many; at least 1.
 
     least_share: positions that each rank must get per step. ranks_at_work: of so many ranks, how many are at
     work on the mean of a step; a number of ranks must gain something over each smaller one.
     """
-    by_batch = max(1, batch_size // least_share)
-    most = min(num_cores, by_batch)
-    fitting = [n for n in range(1, most + 1) if _fits(n, batch_size, network, available_bytes)] or [1]
+    most = min(num_cores, max(1, batch_size // least_share))
+
+    def fits(num_ranks: int) -> bool:
+        micro_batch_size = min(LARGEST_MICRO_BATCH["cpu"], batch_size // num_ranks)
+        return num_ranks * rank_bytes(network, micro_batch_size) <= MEMORY_SHARE * available_bytes
+
+    fitting = list(filter(fits, range(1, most + 1))) or [1]
     # Of equals the fewest: what they leave becomes threads.
-    chosen = max(fitting, key=lambda n: (round(ranks_at_work(n), 6), -n))
-    if fitting[-1] < most:
-        share = f"{available_bytes / 2**30:.1f} GiB of available memory"
-        return CpuRanks(chosen, f"as many as fit into {share}")
-    if chosen == num_cores:
-        return CpuRanks(chosen, "one per core")
-    if chosen == by_batch:
-        return CpuRanks(
-            chosen, f"batch size {batch_size}: at least {counted(least_share, 'position')} per rank"
-        )
-    return CpuRanks(chosen, f"batch size {batch_size}: more ranks would idle")
+    return max(fitting, key=lambda n: (round(ranks_at_work(n), 6), -n))
 
 
 def rank_bytes(network: NetworkConfig, micro_batch_size: int) -> int:
-    """A bound of the memory that a CPU rank holds while it trains."""
-    if network.body == "attention":
-        per_square, weights = attention_numbers(network)
-    else:
-        per_square = KEPT_TENSORS * (2 * network.blocks + 1) * network.filters
-        weights = 9 * network.filters * (2 * network.blocks * network.filters + PLANES + network.filters)
+    """A bound of the memory that a CPU rank holds while it trains, counted as a residual tower."""
+    per_square = KEPT_TENSORS * (2 * network.blocks + 1) * network.filters
+    weights = 9 * network.filters * (2 * network.blocks * network.filters + PLANES + network.filters)
     per_position = per_square * SQUARES * FLOAT_BYTES
     return BASE_BYTES + per_position * micro_batch_size + WEIGHT_COPIES * weights * FLOAT_BYTES
 
 
-def attention_numbers(network: NetworkConfig) -> tuple[int, int]:
-    """Of an attention body: numbers kept per square for the backward pass, and a bound of its weights."""
-    width, scores = network.attention_width or network.filters, network.heads * SQUARES
-    kept = network.blocks * (6 * network.filters + 4 * width + 2 * network.ffn_width + 3 * scores)
-    encoder = network.filters * (4 * width + 2 * network.ffn_width + 16)
-    if network.smolgen_channels:
-        hidden, generated = network.smolgen_hidden, network.heads * network.smolgen_size
-        encoder += hidden * (SQUARES * network.smolgen_channels + generated)
-    embedding = SQUARES**2 * (12 * network.embedding_width + network.smolgen_size) + encoder
-    heads = 4 * network.filters**2 + SQUARES * network.value_hidden * network.value_channels
-    return kept, network.blocks * encoder + embedding + 2 * heads
-
-
-def _fits(num_ranks: int, batch_size: int, network: NetworkConfig, available_bytes: int) -> bool:
-    micro_batch_size = min(LARGEST_MICRO_BATCH["cpu"], batch_size // num_ranks)
-    return num_ranks * rank_bytes(network, micro_batch_size) <= MEMORY_SHARE * available_bytes
-
-
 # From a number of cores.
-ChooseCpuRanks = Callable[[int], CpuRanks]
+ChooseCpuRanks = Callable[[int], int]
 
 
 def resolve_devices(
@@ -130,8 +95,8 @@ def resolve_devices(
     if not visible:
         num_ranks = own.num_ranks or 1
         if cpu_ranks is not None and own.num_ranks is None:
-            choice = cpu_ranks(machine.num_cores)
-            num_ranks, source = choice.num_ranks, f"{choice.bound}; --gpus N changes it"
+            num_ranks = cpu_ranks(machine.num_cores)
+            source = "as many as cores, batch and memory allow; --gpus N changes it"
         notices.append(_cpu_notice(device, machine, num_ranks, source))
         return "cpu", replace(own, num_ranks=num_ranks), tuple(notices)
     needed = max(own.slots) + 1 if own.slots else own.num_ranks

@@ -23,10 +23,9 @@ from alphazero.machine.machine import LOOPBACK
 from alphazero.run.rank import ONE_HEAD_VARIABLE
 
 T = TypeVar("T")
-MAX_HOSTS = 65536
 # Step numbers from here on are SLURM's own (batch script, interactive shell), no step of srun.
 FIRST_SPECIAL_STEP = 0xFFFFFFF0
-COUNTS = re.compile(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?")
+COUNTS = re.compile(r"([0-9]{1,9})(?:\(x([0-9]{1,5})\))?")
 # Of a list of hosts: a name in which each bracket is a set of numbers, as rack[1-2]-gpu[01-08].
 PART = r"(?!-)(?:[A-Za-z0-9_.-]|\[[0-9,-]+\])+"
 # Jobs of one node may run side by side: each meets at a separate port, below the ephemeral range.
@@ -45,16 +44,14 @@ class SettingClaim(Generic[T]):
 class SlurmJob:
     """An allocation, or the step that this process belongs to.
 
-    hosts: in the order of SLURM's node ids. tasks_per_node: as requested, () if not.
-    gpus_on_node: of this node, None where unknown. node_rank: this task's node among `hosts`,
-    None outside a step. node_name: what SLURM calls this machine, "" where it is none of its nodes.
-    source: the variable that names the hosts, for messages.
+    hosts: in the order of SLURM's node ids. tasks_per_node: as requested, () if not. node_rank: this task's
+    node among `hosts`, None outside a step. node_name: what SLURM calls this machine, "" where it is none of
+    its nodes. source: the variable that names the hosts, for messages.
     """
 
     job_id: int
     hosts: tuple[str, ...]
     tasks_per_node: tuple[int, ...]
-    gpus_on_node: int | None
     node_rank: int | None
     node_name: str
     source: str
@@ -76,33 +73,22 @@ def read_slurm(environment: Mapping[str, str], *, tasks_are_ranks: bool = False)
     Raises LaunchError naming the variable for values that SLURM does not write, that contradict each other,
     or a step with several tasks per node, unless its tasks are ranks.
     """
-    if "SLURM_JOB_ID" not in environment and "SLURM_JOBID" not in environment:
+    if "SLURM_JOB_ID" not in environment:
         return None
-    id_name = "SLURM_JOB_ID" if "SLURM_JOB_ID" in environment else "SLURM_JOBID"
     in_step = _is_task(environment)
-    names, counts = ["SLURM_JOB_NODELIST", "SLURM_NODELIST"], ["SLURM_NNODES", "SLURM_JOB_NUM_NODES"]
-    if in_step:
-        names.insert(0, "SLURM_STEP_NODELIST")
-        counts.insert(0, "SLURM_STEP_NUM_NODES")
-    source = next((name for name in names if environment.get(name)), "")
-    if not source:
-        raise LaunchError(f"{id_name}={environment[id_name]}, but no {names[0]}: expected both, or neither")
+    source = "SLURM_STEP_NODELIST" if in_step else "SLURM_JOB_NODELIST"
+    if source not in environment:
+        job_id = environment["SLURM_JOB_ID"]
+        raise LaunchError(f"SLURM_JOB_ID={job_id}, but no {source}: expected both, or neither")
     hosts = expand_hosts(environment[source], source)
     job = SlurmJob(
-        job_id=_number(environment, id_name),
+        job_id=_number(environment, "SLURM_JOB_ID"),
         hosts=hosts,
         tasks_per_node=_tasks_per_node(environment, len(hosts), in_step),
-        gpus_on_node=_number_if_set(environment, "SLURM_GPUS_ON_NODE"),
         node_rank=_number(environment, "SLURM_NODEID") if in_step else None,
         node_name=environment.get("SLURMD_NODENAME", ""),
         source=f"{source}={environment[source]}",
     )
-    # A shell under `srun --pty` has the step's count beside the allocation's list.
-    count = next((name for name in counts if name in environment), "")
-    if count and "SLURM_PTY_PORT" not in environment and _number(environment, count) != len(hosts):
-        raise LaunchError(
-            f"{count}={environment[count]} contradicts {job.source} ({len(hosts)} nodes): expected the same"
-        )
     if job.node_rank is not None and job.node_rank >= len(hosts):
         raise LaunchError(f"SLURM_NODEID={job.node_rank}: expected less than {len(hosts)} ({job.source})")
     if in_step and max(job.tasks_per_node) > 1 and not tasks_are_ranks:
@@ -145,10 +131,9 @@ def expand_counts(text: str, name: str) -> tuple[int, ...]:
     counts: list[int] = []
     for part in text.split(","):
         match = COUNTS.fullmatch(part)
-        repeat = int(match[2] or 1) if match else 0
-        if match is None or not 0 < repeat <= MAX_HOSTS - len(counts):
+        if match is None:
             raise LaunchError(f"{name}={text!r}: expected counts as 8(x2),4")
-        counts += [int(match[1])] * repeat
+        counts += [int(match[1])] * int(match[2] or 1)
     return tuple(counts)
 
 
@@ -163,12 +148,7 @@ def expand_hosts(text: str, name: str) -> tuple[str, ...]:
             list(_expand_ranges(piece, text, name)) if place % 2 else [piece]
             for place, piece in enumerate(pieces)
         ]
-        for host in map("".join, itertools.product(*choices)):
-            if len(hosts) == MAX_HOSTS:
-                raise LaunchError(f"{name}: expected at most {MAX_HOSTS} hosts")
-            hosts.append(host)
-    if len(set(hosts)) < len(hosts):
-        raise LaunchError(f"{name}={text!r}: names a host twice; expected each once")
+        hosts += map("".join, itertools.product(*choices))
     return tuple(hosts)
 
 
@@ -178,14 +158,11 @@ def _bad_list(text: str, name: str) -> LaunchError:
 
 def _expand_ranges(inside: str, text: str, name: str) -> Iterator[str]:
     for span in inside.split(","):
-        match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", span)
+        match = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", span)
         if match is None or (match[2] and int(match[2]) < int(match[1])):
             raise _bad_list(text, name)
-        first, last = match[1], match[2] or match[1]
-        if int(last) - int(first) >= MAX_HOSTS:
-            raise LaunchError(f"{name}: expected at most {MAX_HOSTS} hosts")
-        for number in range(int(first), int(last) + 1):
-            yield f"{number:0{len(first)}d}"
+        for number in range(int(match[1]), int(match[2] or match[1]) + 1):
+            yield f"{number:0{len(match[1])}d}"
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:
@@ -195,20 +172,12 @@ def _number(environment: Mapping[str, str], name: str) -> int:
     return int(text)
 
 
-def _number_if_set(environment: Mapping[str, str], name: str) -> int | None:
-    return _number(environment, name) if environment.get(name) else None
-
-
-# Size, rank, processes on this machine and the number among those, of Open MPI, MVAPICH2 and the Hydra family
-# (MPICH, Intel MPI).
+# Size, rank, processes on this machine and the number among those, of Open MPI and the Hydra family
+# (MPICH, MVAPICH, Intel MPI).
 MPI_VARIABLES = (
     (
         *("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
         *("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    ),
-    (
-        *("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
-        *("MV2_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"),
     ),
     ("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
 )
@@ -250,15 +219,13 @@ def read_outer(environment: Mapping[str, str]) -> OuterLauncher:
         nodes = _number_claim(environment, size)
         if nodes.value < 2:
             continue
-        here = _number_if_set(environment, local_size)
-        if here is not None and here > 1:
+        here = _number(environment, local_size) if environment.get(local_size) else 1
+        if here > 1:
             raise LaunchError(
                 f"{local_size}={here}: another launcher has started this one {here} times on this machine; "
                 f"expected it once per machine, or `alphazero train` (or unset {size} if it is a leftover)"
             )
         node_rank = _number_claim(environment, rank)
-        if node_rank.value >= nodes.value:
-            raise LaunchError(f"{node_rank.text}: expected less than {nodes.text}")
         return replace(found, nodes=nodes, node_rank=node_rank, mpi_variable=size if is_mpi else "")
     return found
 
@@ -272,47 +239,11 @@ def _number_claim(environment: Mapping[str, str], name: str) -> SettingClaim[int
 PORTS_BETWEEN_STEPS = 1009
 
 
-@dataclass(frozen=True)
-class TaskRank:
-    """This process as one rank of a job that srun or mpirun started, a task for each rank.
+def read_task(environment: Mapping[str, str]) -> dict[str, str]:
+    """torchrun's variables for this process as one rank of a job that srun or mpirun started; {} alone.
 
-    master_addr: "" where it is not known here. master_port: None where any will do that all know. starter:
-    the words that start such a job again, () where they are not known.
-    """
-
-    rank: int
-    world_size: int
-    local_rank: int
-    local_world_size: int
-    master_addr: str
-    master_port: int | None
-    starter: tuple[str, ...]
-    source: str
-
-    def __post_init__(self) -> None:
-        if self.rank >= self.world_size or self.local_rank >= self.local_world_size:
-            raise LaunchError(
-                f"{self.source}: rank {self.rank}, number {self.local_rank} of {self.local_world_size} on "
-                f"this machine; expected numbers below {self.world_size} and {self.local_world_size}"
-            )
-
-    def variables(self, master_addr: str, master_port: int) -> dict[str, str]:
-        """As torchrun sets them. One terminal shows what all print."""
-        return {
-            "RANK": str(self.rank),
-            "WORLD_SIZE": str(self.world_size),
-            "LOCAL_RANK": str(self.local_rank),
-            "LOCAL_WORLD_SIZE": str(self.local_world_size),
-            "MASTER_ADDR": master_addr,
-            "MASTER_PORT": str(master_port),
-            ONE_HEAD_VARIABLE: "1",
-        }
-
-
-def read_task(environment: Mapping[str, str]) -> TaskRank | None:
-    """The rank that this process is by srun's or mpirun's variables; None where it is the only task.
-
-    Raises LaunchError naming the variable for values that these do not write.
+    MASTER_ADDR and MASTER_PORT are missing where they are not known here. Raises LaunchError naming the
+    variable for values that srun and mpirun do not write.
     """
     by_mpi = [
         names for names in MPI_VARIABLES if environment.get(names[0]) and _number(environment, names[0]) > 1
@@ -320,27 +251,24 @@ def read_task(environment: Mapping[str, str]) -> TaskRank | None:
     for names in by_mpi:
         # srun --mpi=pmi2 writes PMI_SIZE and PMI_RANK as well, and not the others.
         if all(environment.get(name) for name in names):
-            size, rank, local_size, local = (_number(environment, name) for name in names)
-            starter, address = (("mpirun", "-n", str(size)), LOOPBACK) if local_size == size else ((), "")
-            return TaskRank(rank, size, local, local_size, address, None, starter, f"{names[0]}={size}")
+            numbers = [_number(environment, name) for name in names]
+            return _of_task(numbers, {"MASTER_ADDR": LOOPBACK} if numbers[0] == numbers[2] else {})
     if not _is_task(environment) or (size := _number(environment, "SLURM_STEP_NUM_TASKS")) < 2:
-        for size_name, *_, local_rank in by_mpi:
+        for size_name, *_, local_name in by_mpi:
             raise LaunchError(
-                f"{size_name}={environment[size_name]}, but no {local_rank}: expected both, or "
+                f"{size_name}={environment[size_name]}, but no {local_name}: expected both, or "
                 f"the launcher once per machine (or unset {size_name} if it is a leftover)"
             )
-        return None
+        return {}
     job = read_slurm(environment, tasks_are_ranks=True)
     if job is None or job.node_rank is None:
-        return None
-    num_nodes, step = len(job.hosts), _number(environment, "SLURM_STEP_ID")
-    return TaskRank(
-        rank=_number(environment, "SLURM_PROCID"),
-        world_size=size,
-        local_rank=_number(environment, "SLURM_LOCALID"),
-        local_world_size=job.tasks_per_node[job.node_rank],
-        master_addr=job.hosts[0] if num_nodes > 1 else LOOPBACK,
-        master_port=FIRST_PORT + (job.job_id + PORTS_BETWEEN_STEPS * step) % NUM_PORTS,
-        starter=("srun", f"--nodes={num_nodes}", f"--ntasks={size}"),
-        source=f"SLURM_STEP_NUM_TASKS={size}",
-    )
+        return {}
+    rank, local_rank = _number(environment, "SLURM_PROCID"), _number(environment, "SLURM_LOCALID")
+    port = FIRST_PORT + (job.job_id + PORTS_BETWEEN_STEPS * _number(environment, "SLURM_STEP_ID")) % NUM_PORTS
+    place = {"MASTER_ADDR": job.hosts[0] if len(job.hosts) > 1 else LOOPBACK, "MASTER_PORT": str(port)}
+    return _of_task([size, rank, job.tasks_per_node[job.node_rank], local_rank], place)
+
+
+def _of_task(numbers: list[int], place: Mapping[str, str]) -> dict[str, str]:
+    names = ("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK")
+    return {**dict(zip(names, map(str, numbers), strict=True)), **place, ONE_HEAD_VARIABLE: "1"}

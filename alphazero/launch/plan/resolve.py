@@ -9,7 +9,7 @@ docs/cluster.md shows the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from alphazero.base.errors import LaunchError
@@ -18,11 +18,9 @@ from alphazero.launch.plan.launch_plan import (
     HEAD,
     NODE,
     SLURM,
-    SLURM_TASK,
     HostPlan,
     LaunchPlan,
     Remote,
-    SshOptions,
 )
 from alphazero.launch.plan.node import ChooseCpuRanks, resolve_devices
 from alphazero.launch.plan.outer import SettingClaim
@@ -34,7 +32,7 @@ from alphazero.launch.plan.sources import (
     read_sources,
     refuse_loopback,
 )
-from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK, Machine, names_loopback, outward_address
+from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK, Machine, names_loopback
 from alphazero.run.rank_watch import Limits
 from alphazero.settings.cluster import ClusterFile
 
@@ -45,12 +43,10 @@ def resolve(
     request: LaunchRequest,
     machine: Machine,
     environment: Mapping[str, str],
-    port_is_free: Callable[[int], bool],
-    find_free_port: Callable[[], int],
     file: ClusterFile,
     addresses_of: Callable[[str], tuple[str, ...]] = lambda name: (),
     cpu_ranks: ChooseCpuRanks | None = None,
-    ssh: SshOptions | None = None,
+    ssh_config: str = "",
 ) -> LaunchPlan:
     """What to start, and from where.
 
@@ -61,17 +57,16 @@ def resolve(
     sources = read_sources(request, machine, environment, file)
     nodes = _count_nodes(sources)
     role, node_rank = choose_role(sources, nodes)
-    hosts = _plan_hosts(sources, nodes.value, role, node_rank, ssh or SshOptions())
+    counts = _count_processes(sources, nodes.value)
+    hosts = _plan_hosts(sources, counts, role, node_rank, ssh_config)
     master_addr = _choose_master(sources, nodes, hosts)
-    chose_address = not master_addr
-    interface = sources.choice("interface", str, "")
     notices: tuple[str, ...] = ()
-    if chose_address:
-        master_addr = _own_address(nodes, role, node_rank, interface, machine)
-    elif len(hosts) > 1 and _is_on_one_machine(sources, role, master_addr):
+    is_listed = sources.chosen or sources.slurm is not None or sources.outer.nodes is not None
+    by_person = role == NODE and not is_listed
+    if len(hosts) > 1 and by_person and names_loopback(master_addr):  # which means just that
         notices = (f"master {master_addr} is the loopback: all {nodes.value} nodes are on this machine",)
     elif len(hosts) > 1:
-        is_here = role in (NODE, SLURM_TASK) or node_rank == 0
+        is_here = role == NODE or node_rank == 0
         refuse_loopback(master_addr, machine, addresses_of if is_here else lambda name: ())
     port = _choose_port(sources, nodes)
     plan = LaunchPlan(
@@ -83,17 +78,26 @@ def resolve(
         launcher="deepspeed" if sources.choice("launcher", str, "auto") == "deepspeed" else "torchrun",
         role=role,
         node_rank=node_rank,
-        port_is_chosen=bool(port.text),
+        # Machines that are started one by one cannot agree on another one.
+        port_is_chosen=bool(port.text) or (len(hosts) > 1 and role == NODE),
         notices=notices,
-        interface=interface,
+        interface=sources.choice("interface", str, ""),
         max_restarts=_choose_restarts(sources, role),
         min_nodes=_choose_min_nodes(sources, role, len(hosts)),
         limits=_choose_limits(sources),
-        chose_address=chose_address,
     )
     if plan.is_head:
         return plan
-    return _with_this_node(plan, sources, environment, port, port_is_free, find_free_port, cpu_ranks)
+    assert node_rank is not None
+    count = counts[node_rank]
+    # Machines that were started one by one do not know each other's cores: there a number must be given.
+    choose = cpu_ranks if plan.num_nodes == 1 else None
+    source = count.text if count else ""
+    device, own, notices = resolve_devices(plan.device, plan.own, source, machine, environment, choose)
+    own = replace(own, remote=Remote(machine.host_name), address=own.address or plan.master_addr)
+    # Other nodes that count their devices themselves are taken to have as many as this one.
+    hosts = tuple(replace(host, num_ranks=host.num_ranks or own.num_ranks) for host in plan.hosts)
+    return replace(plan, hosts=hosts, device=device, notices=plan.notices + notices).with_started([own])
 
 
 def _count_nodes(sources: Sources) -> SettingClaim[int]:
@@ -110,58 +114,60 @@ def _count_nodes(sources: Sources) -> SettingClaim[int]:
 
 
 def _plan_hosts(
-    sources: Sources, num_nodes: int, role: str, node_rank: int | None, ssh: SshOptions
+    sources: Sources,
+    counts: Sequence[SettingClaim[int] | None],
+    role: str,
+    node_rank: int | None,
+    ssh_config: str,
 ) -> tuple[HostPlan, ...]:
     """All hosts, in order of node rank."""
-    counts = _count_processes(sources, num_nodes)
-    if sources.chosen:
-        lines = [chosen.host for chosen in sources.chosen]
+    lines = sources.chosen
+    if lines:
         names = [(line.address, line.name) for line in lines]
     elif sources.slurm is not None:
         names = [(name, name) for name in sources.slurm.hosts]
     else:
-        names = [("", "")] * num_nodes
+        names = [("", "")] * len(counts)
     plans = []
     for rank, (address, target) in enumerate(names):
         here = rank == node_rank and role != SLURM
-        remote = Remote(address, "" if here else target, role == SLURM, ssh)
-        plan = HostPlan(remote, address, counts[rank])
+        remote = Remote(address, "" if here else target, role == SLURM, ssh_config)
+        count = counts[rank]
+        plan = HostPlan(remote, address, count.value if count else None)
         if sources.chosen:
-            chosen = sources.chosen[rank]
-            plan = replace(plan, weight=chosen.host.weight, slots=() if chosen.is_whole else chosen.slots)
+            plan = replace(plan, weight=lines[rank].weight, slots=lines[rank].chosen)
         plans.append(plan)
     return tuple(plans)
 
 
-def _count_processes(sources: Sources, num_nodes: int) -> tuple[int | None, ...]:
+def _count_processes(sources: Sources, num_nodes: int) -> list[SettingClaim[int] | None]:
     """Processes of every node, None where it counts its devices."""
     requested = agreed(sources.claims("gpus", int))
     wants_all = requested is not None and requested.value == ALL_GPUS
     if requested is not None and not wants_all and requested.value < 1:
         raise LaunchError(f"{requested.text}: expected a number of processes from 1, or -1 for all devices")
     slurm = sources.slurm
-    counts: list[int | None] = []
+    counts: list[SettingClaim[int] | None] = []
     for rank in range(num_nodes):
         claims = [] if requested is None or wants_all else [requested]
         if sources.chosen:
             chosen = sources.chosen[rank]
-            if requested is None or not wants_all:
-                text = f"slots={len(chosen.slots)} of {sources.origin}, line {chosen.host.line}"
-                claims.append(SettingClaim(len(chosen.slots), text))
-            elif not chosen.is_whole:
+            if not wants_all:
+                count = len(chosen.chosen) or chosen.slots
+                claims.append(SettingClaim(count, f"{sources.origin}, line {chosen.line}: slots={count}"))
+            elif requested is not None and chosen.chosen:
                 raise LaunchError(
                     f"{requested.text} contradicts --include or --exclude: expected one of them"
                 )
         elif slurm is not None and not slurm.in_step and slurm.tasks_per_node[rank : rank + 1] > (1,):
             count = slurm.tasks_per_node[rank]
             claims.append(SettingClaim(count, f"{count} tasks per node from SLURM"))
-        found = agreed(claims)
-        counts.append(found.value if found else None)
-    return tuple(counts)
+        counts.append(agreed(claims))
+    return counts
 
 
 def _choose_master(sources: Sources, nodes: SettingClaim[int], hosts: tuple[HostPlan, ...]) -> str:
-    """The master's address; "" where none is named."""
+    """The master's address, by default of the first host that a list names."""
     claims = sources.claims("master_addr", str)
     if sources.outer.master_addr is not None and nodes.value > 1:
         claims.append(sources.outer.master_addr)
@@ -170,28 +176,10 @@ def _choose_master(sources: Sources, nodes: SettingClaim[int], hosts: tuple[Host
         raise LaunchError("--master-addr '': expected the address of node 0")
     if nodes.value == 1:  # no other machine is to reach it
         return found.value if found is not None and names_loopback(found.value) else LOOPBACK
-    return found.value if found is not None else hosts[0].address
-
-
-def _own_address(
-    nodes: SettingClaim[int], role: str, node_rank: int | None, interface: str, machine: Machine
-) -> str:
-    """The address of node 0, which the others need; LaunchError on them."""
-    if role != NODE or node_rank != 0:
+    address = found.value if found is not None else hosts[0].address
+    if not address:
         raise LaunchError(f"{nodes.text}: expected --master-addr beside it, the address of node 0")
-    if address := outward_address(machine.addresses, interface):
-        return address
-    where = f"--interface {interface} has" if interface else "this machine has"
-    raise LaunchError(
-        f"{nodes.text}: {where} no address in a network; expected --master-addr ADDRESS, or --master-addr "
-        "127.0.0.1 where all nodes are on this machine"
-    )
-
-
-def _is_on_one_machine(sources: Sources, role: str, master_addr: str) -> bool:
-    """True where a person started the nodes by hand and named the loopback, which means just that."""
-    by_person = role == NODE and not sources.chosen and sources.outer.nodes is None
-    return by_person and names_loopback(master_addr)
+    return address
 
 
 def _choose_port(sources: Sources, nodes: SettingClaim[int]) -> SettingClaim[int]:
@@ -207,7 +195,7 @@ def _choose_port(sources: Sources, nodes: SettingClaim[int]) -> SettingClaim[int
 
 def _choose_restarts(sources: Sources, role: str) -> int:
     number = sources.choice("max_restarts", int, 0)
-    by_hand = role in (NODE, SLURM_TASK)
+    by_hand = role == NODE
     if number and by_hand and sources.request.max_restarts is not None:
         raise LaunchError(
             f"--max-restarts {number}: all machines start again together; expected --hostfile or a SLURM "
@@ -237,56 +225,3 @@ def _choose_limits(sources: Sources) -> Limits:
         games_s=max(usual.games_s, step_s),
         shutdown_s=max(usual.shutdown_s, step_s),
     )
-
-
-def _with_this_node(
-    plan: LaunchPlan,
-    sources: Sources,
-    environment: Mapping[str, str],
-    port: SettingClaim[int],
-    port_is_free: Callable[[int], bool],
-    find_free_port: Callable[[], int],
-    cpu_ranks: ChooseCpuRanks | None,
-) -> LaunchPlan:
-    """The plan with this machine's part decided."""
-    # Machines that were started one by one do not know each other's cores: there a number must be given.
-    choose = cpu_ranks if plan.num_nodes == 1 else None
-    source = _source_of_ranks(plan.own, sources)
-    device, own, notices = resolve_devices(
-        plan.device, plan.own, source, sources.machine, environment, choose
-    )
-    own = replace(own, remote=Remote(sources.machine.host_name), address=own.address or plan.master_addr)
-    number = plan.master_port
-    if plan.node_rank == 0 and not port_is_free(number):
-        other = find_free_port()
-        if port.text:
-            raise LaunchError(f"{port.text}: is in use here (or not allowed); {other} is free")
-        if plan.num_nodes > 1 and not plan.chose_address:
-            raise LaunchError(
-                f"port {number} is in use here; {other} is free: give --master-port {other} on every node"
-            )
-        notices += (f"port {number} is in use here: taking {other}",)
-        number = other
-    # Other nodes that count their devices themselves are taken to have as many as this one.
-    hosts = [replace(host, num_ranks=host.num_ranks or own.num_ranks) for host in plan.hosts]
-    plan = replace(
-        plan, hosts=tuple(hosts), device=device, master_port=number, notices=plan.notices + notices
-    )
-    return plan.with_started([own])
-
-
-def _source_of_ranks(own: HostPlan, sources: Sources) -> str:
-    """What sets the number of ranks of this machine, "" for nothing."""
-    claims = sources.claims("gpus", int)
-    if own.num_ranks is None:
-        return ""
-    if sources.chosen:
-        return f"{sources.origin}: slots={own.num_ranks}"
-    if not claims:
-        return f"{own.num_ranks} tasks per node from SLURM"
-    limit = sources.slurm.gpus_on_node if sources.slurm is not None else None
-    if limit and own.num_ranks > limit and sources.request.device != "cpu":
-        raise LaunchError(
-            f"{claims[0].text} contradicts SLURM_GPUS_ON_NODE={limit}: expected at most as many"
-        )
-    return claims[0].text

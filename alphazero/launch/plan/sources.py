@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from alphazero.base.errors import LaunchError
 from alphazero.base.section import flag_of
-from alphazero.launch.plan.hostfile import ChosenHost, Host, choose_hosts, parse_hostfile, read_hostfile
-from alphazero.launch.plan.launch_plan import HEAD, LOCAL, NODE, SLURM, SLURM_TASK
+from alphazero.launch.plan.hostfile import Host, choose_hosts, read_hostfile
+from alphazero.launch.plan.launch_plan import HEAD, LOCAL, NODE, SLURM
 from alphazero.launch.plan.outer import OuterLauncher, SettingClaim, SlurmJob, read_outer, read_slurm
 from alphazero.machine.machine import Machine, names_link, names_loopback, outward_addresses
 from alphazero.settings.cluster import ClusterConfig, ClusterFile
@@ -25,26 +25,23 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class LaunchRequest(ClusterConfig):
-    """The flags of the command line, None where a flag was not given.
-
-    node_rank: "auto" for this machine's line of the hostfile.
-    """
+    """The flags of the command line, None where a flag was not given."""
 
     device: str = "auto"
-    node_rank: int | str | None = None
+    node_rank: int | None = None
 
 
 @dataclass(frozen=True)
 class Sources:
     """Everything that a launch is decided from.
 
-    chosen: hosts of a hostfile or [cluster] after the filter, () where there is none; origin: what errors
+    chosen: hosts of a hostfile after the filter, () where there is none; origin: what errors
     call that list. slurm is None where there is no SLURM.
     """
 
     request: LaunchRequest
     file: ClusterFile
-    chosen: tuple[ChosenHost, ...]
+    chosen: tuple[Host, ...]
     origin: str
     slurm: SlurmJob | None
     outer: OuterLauncher
@@ -81,7 +78,12 @@ def read_sources(
         slurm = None
     if slurm is not None and slurm.in_step:
         outer = OuterLauncher(master_addr=outer.master_addr)
-    hosts, origin = _read_hosts(request, file)
+    hosts: tuple[Host, ...] = ()
+    origin = ""
+    if request.hostfile is not None:
+        hosts, origin = read_hostfile(Path(request.hostfile)), f"--hostfile {request.hostfile}"
+    elif file.config.hostfile is not None:
+        hosts, origin = read_hostfile(Path(file.config.hostfile)), file.shown("hostfile")
     include, exclude = request.include, request.exclude
     if include is None and exclude is None:
         include, exclude = file.config.include, file.config.exclude
@@ -92,28 +94,6 @@ def read_sources(
     if include is None and exclude is None:
         chosen = chosen[: request.nodes]  # the first ones, as DeepSpeed's launcher takes them
     return Sources(request, file, chosen, origin, slurm, outer, machine)
-
-
-def _read_hosts(request: LaunchRequest, file: ClusterFile) -> tuple[tuple[Host, ...], str]:
-    """The hosts of --hostfile, else of [cluster], and what messages call that list."""
-    if request.hostfile is not None:
-        return read_hostfile(Path(request.hostfile)), f"--hostfile {request.hostfile}"
-    has_hosts, has_file = (key in file.places for key in ("hosts", "hostfile"))
-    if has_hosts and has_file:
-        raise LaunchError(
-            f"{file.shown('hosts')} contradicts {file.shown('hostfile')}: expected one of the two"
-        )
-    if has_file:
-        return read_hostfile(Path(file.config.hostfile or "")), file.shown("hostfile")
-    if not has_hosts:
-        return (), ""
-    place = f"{file.places['hosts']}: [cluster] hosts"
-    for entry in file.config.hosts:
-        if "\n" in entry:
-            raise LaunchError(
-                f"{place}: {entry!r}: expected one host per entry, '<host> slots=<positive int>'"
-            )
-    return parse_hostfile("\n".join(file.config.hosts), place), f"[cluster] hosts ({file.places['hosts']})"
 
 
 def agreed(claims: Sequence[SettingClaim[T]]) -> SettingClaim[T] | None:
@@ -166,9 +146,6 @@ def refuse_loopback(
     )
 
 
-AUTO_RANK = "auto"
-
-
 def choose_role(sources: Sources, nodes: SettingClaim[int]) -> tuple[str, int | None]:
     """What this process does, and which node of the job this machine is (None: no part of it)."""
     request, slurm = sources.request, sources.slurm
@@ -179,9 +156,7 @@ def choose_role(sources: Sources, nodes: SettingClaim[int]) -> tuple[str, int | 
     if request.launcher == "slurm" and sources.chosen:
         raise LaunchError(f"--launcher slurm contradicts {sources.origin}: expected one of the two")
     claims: list[SettingClaim[int]] = []
-    if request.node_rank == AUTO_RANK:
-        claims.append(SettingClaim(_own_line(sources), "--node-rank auto"))
-    elif isinstance(request.node_rank, int):
+    if request.node_rank is not None:
         claims.append(SettingClaim(request.node_rank, f"--node-rank {request.node_rank}"))
     if slurm is not None and slurm.node_rank is not None:
         claims.append(SettingClaim(slurm.node_rank, f"SLURM_NODEID={slurm.node_rank}"))
@@ -191,8 +166,7 @@ def choose_role(sources: Sources, nodes: SettingClaim[int]) -> tuple[str, int | 
     if rank is not None and not 0 <= rank.value < nodes.value:
         raise LaunchError(f"{rank.text}: expected 0 to {nodes.value - 1} ({nodes.text or '--nodes 1'})")
     if rank is not None and nodes.value > 1:
-        by_slurm = slurm is not None and slurm.in_step and not sources.chosen and len(claims) == 1
-        return (SLURM_TASK if by_slurm else NODE), rank.value
+        return NODE, rank.value
     if sources.chosen:
         return _role_of_hostfile(sources)
     if slurm is not None and not slurm.in_step:
@@ -207,37 +181,17 @@ def choose_role(sources: Sources, nodes: SettingClaim[int]) -> tuple[str, int | 
 
 def _role_of_hostfile(sources: Sources) -> tuple[str, int | None]:
     """The head of a job over the hosts of a list; the job itself where they are this machine alone."""
-    own = _own_places(sources)
-    if len(sources.chosen) == 1:
+    hosts, machine = sources.chosen, sources.machine
+    own = [rank for rank, host in enumerate(hosts) if is_this_machine(host.address, machine)]
+    if len(hosts) == 1:
         return (LOCAL, 0) if own else (HEAD, None)
-    for chosen in sources.chosen:
-        if names_loopback(chosen.host.address):
+    for host in sources.chosen:
+        if names_loopback(host.address):
             raise LaunchError(
-                f"{sources.origin}, line {chosen.host.line}: {chosen.host.address} is another machine on "
-                "every host; expected the name or address that the other hosts reach it by"
+                f"{sources.origin}, line {host.line}: {host.address} is another machine on every host; "
+                "expected the name or address that the other hosts reach it by"
             )
     if len(own) > 1:
-        names = " and ".join(sources.chosen[rank].host.address for rank in own)
+        names = " and ".join(sources.chosen[rank].address for rank in own)
         raise LaunchError(f"{sources.origin}: {names} are both this machine; expected each machine once")
     return HEAD, own[0] if own else None
-
-
-def _own_places(sources: Sources) -> list[int]:
-    """The places of this machine in the list."""
-    addresses = [chosen.host.address for chosen in sources.chosen]
-    return [rank for rank, address in enumerate(addresses) if is_this_machine(address, sources.machine)]
-
-
-def _own_line(sources: Sources) -> int:
-    """Which host of the list this machine is."""
-    if not sources.chosen:
-        raise LaunchError("--node-rank auto: expected --hostfile beside it, which names this machine")
-    machine, own = sources.machine, _own_places(sources)
-    if len(own) != 1:
-        addresses = ", ".join(outward_addresses(machine.addresses))
-        found = "does not name" if not own else f"names {len(own)} times"
-        raise LaunchError(
-            f"--node-rank auto: {sources.origin} {found} this machine ({machine.host_name}, {addresses}); "
-            "expected it once, or --node-rank R"
-        )
-    return own[0]

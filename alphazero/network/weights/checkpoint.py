@@ -35,11 +35,9 @@ from alphazero.run.checkpoint_files import (
     PREFIX,
     STATE,
     WEIGHTS,
-    point_latest,
     read_json,
     read_manifest,
     require_ours,
-    set_aside_damaged,
     verify,
     verify_file,
     write_manifest,
@@ -120,7 +118,6 @@ def save(directory: Path, checkpoint: Checkpoint) -> Path:
         fsync_directory(temporary)
         _rename_over(temporary, final)
         fsync_directory(directory)
-        point_latest(directory, final)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         cause = error.strerror if isinstance(error, OSError) else reason(error)
@@ -132,7 +129,7 @@ def _rename_over(temporary: Path, final: Path) -> None:
     """Give `temporary` the name `final`; one of that name from before goes only when this one stands."""
     before = final.with_name(f".{final.name}.before.tmp")
     shutil.rmtree(before, ignore_errors=True)
-    if (final.is_symlink() or final.exists()) and not set_aside_damaged(final):
+    if final.is_symlink() or final.exists():
         require_ours(final)
         final.rename(before)
     try:
@@ -186,5 +183,5 @@ def read_state(path: Path) -> TrainingState:
     """The state alone of the checkpoint at `path`."""
     try:
         return from_table(TrainingState, read_json(path / STATE))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path / STATE}: {reason(error)}") from error

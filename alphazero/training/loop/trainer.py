@@ -322,7 +322,7 @@ class Trainer:
         """True where a best-of checkpoint is to be made; asked of rank 0's directory."""
         better: tuple[str, ...] = ()
         if self._job.runtime.is_main:
-            better = checkpoint_files.improved(self._job.run.checkpoints, figures)
+            better = checkpoint_files.improved(figures, checkpoint_files.best_of(self._job.run.checkpoints))
         return bool(self._exchange.from_rank(0, better))
 
     def validate(self) -> Mapping[str, float]:

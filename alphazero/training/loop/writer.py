@@ -73,7 +73,8 @@ class CheckpointWriter:
         # First: a run killed between the two finds its checkpoint and makes both again.
         self._publish(checkpoint, ())
         path = save(self._directory, checkpoint)
-        best = checkpoint_files.mark_best(self._directory, path, checkpoint.state.figures)
+        marked = checkpoint_files.best_of(self._directory)
+        best = tuple(metric for metric, (where, _) in marked.items() if where == path)
         if best:
             self._publish(checkpoint, best)
         checkpoint_files.prune(self._directory, self._keep)

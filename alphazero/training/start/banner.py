@@ -16,7 +16,7 @@ from alphazero.data.sampling.window import Window
 from alphazero.games.outside.names import flag_of_rules
 from alphazero.games.registry import get_game
 from alphazero.network.model.precision import evaluation_precision
-from alphazero.run.checkpoint_files import LATEST
+from alphazero.run.checkpoint_files import checkpoints_in
 from alphazero.run.figures import RunFigures
 from alphazero.run.metrics import explain_validation
 from alphazero.run.next_command import continuing, located, uses_of
@@ -107,7 +107,7 @@ def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
     game = job.config.network.game
     rules = flag_of_rules(game)
     uses = uses_of(str(job.newest_weights), get_game(game).measured_by, rules)
-    validations = RunFigures.read(job.run).of("validation").rows()
+    validations = RunFigures.read(job.run, only="validation").of("validation").rows()
     lines = [
         RULE,
         f"finished          {counted(job.num_steps, 'step')}; this start took {duration(seconds)}",
@@ -133,7 +133,7 @@ def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
 
 def say_how_to_continue(job: Job, request: Request, console: Console) -> None:
     """The command that continues, on each terminal; our launcher prints it itself."""
-    if not (job.run.checkpoints / LATEST).exists():
+    if not checkpoints_in(job.run.checkpoints):
         console.say("there is no checkpoint yet: the same command starts from the beginning", Topic.END)
     elif not request.is_launched:
         text = f"continue with: {continuing(request.command, job.run.path.name)}"

@@ -136,7 +136,7 @@ def make_watcher(
 
     return HealthWatcher(
         run.health_interval,
-        partial(metrics.write_beside, "health"),
+        partial(metrics.write, "health", None),
         say,
         directory=job.run.path,
         device=runtime.device.type,

@@ -11,7 +11,7 @@ from alphazero.data.sampling.window import Window
 from alphazero.network.model.sizes import on_meta_device
 from alphazero.network.weights.checkpoint import Checkpoint, TrainingState
 from alphazero.run.directory import RunDirectory
-from alphazero.run.next_command import afresh, continuing, located
+from alphazero.run.next_command import continuing, located
 from alphazero.settings.data import SampleFilters
 from alphazero.settings.load import Config
 from alphazero.settings.scope import changed_settings, listed, require_same, require_same_run
@@ -96,7 +96,7 @@ def complete(job: Job, saved: TrainingState, request: Request) -> str:
         (
             f"{job.run.path}: is complete at {counted(saved.step, 'step')}: nothing to do. You can now",
             f"  train on to step {2 * saved.step}:  {more}",
-            f"  start a new run beside it:  {afresh(request.command, name)}",
+            f"  start a new run beside it:  {continuing(request.command, name, '--fresh-start')}",
             f"  play against it:  {located(f'alphazero play {weights}')}",
         )
     )

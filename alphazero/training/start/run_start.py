@@ -21,7 +21,7 @@ from alphazero.network.weights.checkpoint import Checkpoint, TrainingState
 from alphazero.network.weights.open_network import read_weights, weights_of_checkpoint
 from alphazero.network.weights.weights import Metadata, WeightsFile, weights_file_name, write_weights
 from alphazero.run import checkpoint_files
-from alphazero.run.checkpoint_files import BEST_METRICS, find_best, step_of
+from alphazero.run.checkpoint_files import step_of
 from alphazero.run.directory import RunDirectory, choose_run_directory, claimed, create
 from alphazero.settings.load import Config, to_table
 from alphazero.show.console import Console
@@ -195,22 +195,22 @@ def publish(job: Job, checkpoint: Checkpoint, metrics: Sequence[str] = ()) -> No
 
 
 def _keep_weights(job: Job, start: RunStart) -> None:
-    """On the ranks that write: make the files again that are gone or are not of the checkpoints marked best.
+    """On the ranks that write: make the files again that are gone or are not of the best checkpoints.
 
-    A killed run may have left a mark without its file, and a run that continues from an earlier step has
-    other best ones than before. Raises AlphaZeroError.
+    A killed run may have left a best checkpoint without its file, and a run that continues from an earlier
+    step has other best ones than before. Raises AlphaZeroError.
     """
     if not start.writes or not start.resumed:
         return
     if not job.newest_weights.exists():
         publish(job, start.resumed)
-    for metric in BEST_METRICS:
+    marked = checkpoint_files.best_of(job.run.checkpoints)
+    for metric in checkpoint_files.BEST_METRICS:
         file = job.run.path / weights_file_name(job.config.network, metric)
-        try:
-            best = find_best(job.run.checkpoints, metric, hash_files=False)
-        except AlphaZeroError:  # none is marked
+        if metric not in marked:
             file.unlink(missing_ok=True)
             continue
+        best, _ = marked[metric]
         step: object = None
         with contextlib.suppress(AlphaZeroError):  # there is no such file, or a damaged one
             step = read_weights(file).metadata.get("step")

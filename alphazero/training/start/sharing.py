@@ -86,11 +86,12 @@ def load_shared(
     if writes:
         try:
             offer = _find(directory, resume, say)
-            if offer is None and (traces := checkpoint_files.traces_in(directory)):
+            left = [*checkpoint_files.superseded_in(directory), *checkpoint_files.checkpoints_in(directory)]
+            if offer is None and left:
                 # A new run in its place would prune what is left of it.
                 raise CheckpointError(
-                    f"{directory}: no checkpoint can be read: {'; '.join(traces)}; expected a complete one, "
-                    "or --fresh-start"
+                    f"{directory}: no checkpoint can be read, of {', '.join(path.name for path in left)}; "
+                    "expected a complete one, or --fresh-start"
                 )
         except AlphaZeroError as error:
             fault = error

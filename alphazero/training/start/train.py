@@ -207,7 +207,8 @@ def train_persistently(
             engine.load(resumed)
         last = None
         if resumed and job.runtime.is_main:  # the rank that prints
-            last = next(reversed(RunFigures.read(job.run).of("validation").rows()), None)
+            validations = RunFigures.read(job.run, only="validation").of("validation").rows()
+            last = validations[-1] if validations else None
         trainer = Trainer(job, plan, position, engine, source, validate, services, last)
         outcome = trainer.run()
         if outcome is not TrainingOutcome.DIVERGED:

@@ -10,7 +10,7 @@ import pytest
 from alphazero._core import chess_random_playout
 from alphazero.base.errors import DataError
 from alphazero.data.store.growing import GrowingStore
-from alphazero.data.store.schema import SCHEMA, VERSION_2_FIELDS
+from alphazero.data.store.schema import SCHEMA, VERSION_2_FIELDS, version_of
 from alphazero.data.store.store import MANIFEST_NAME, GameStore
 from alphazero.data.store.writer import ROW_SCHEMA, StoreWriter, encode_shard, row_schema
 from tests.fuzz.readers import mend_store
@@ -81,7 +81,7 @@ def test_a_store_becomes_version_2_with_the_first_shard_that_is(tmp_path: Path):
     path = tmp_path / "s"
     assert grown(path, batch(row())).manifest.version == 1
     assert grown(path, batch(row(clock_ms=[1, 2, 3]))).manifest.version == 2
-    assert [shard.version for shard in GameStore.open(path).shards] == [1, 2]
+    assert [version_of(shard.table.schema) for shard in GameStore.open(path).shards] == [1, 2]
     GrowingStore(path, "chess").truncate_to(1)
     assert version_in(path) == 1
 
@@ -100,7 +100,7 @@ def test_stores_of_the_first_version_are_version_1():
     store = GameStore.open(FIXTURES / "v0" / "store")
     store.verify()
     assert store.manifest.version == 1
-    assert {shard.version for shard in store.shards} == {1}
+    assert {version_of(shard.table.schema) for shard in store.shards} == {1}
 
 
 def with_manifest(path: Path, **changes: object) -> None:

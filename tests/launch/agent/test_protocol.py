@@ -1,7 +1,5 @@
 """Messages of agents: whole, and not to be mistaken for what a job prints."""
 
-from pathlib import Path
-
 import pytest
 
 from alphazero.base.errors import LaunchError
@@ -15,11 +13,10 @@ from alphazero.launch.agent.protocol import (
     encode,
     encode_plan,
 )
-from alphazero.launch.blame import Failure
-from alphazero.launch.plan.launch_plan import Command, HostPlan, LaunchPlan, Remote, SshOptions, Variable
+from alphazero.launch.plan.launch_plan import Command, HostPlan, LaunchPlan, Remote, Variable
 from alphazero.machine.machine import Machine
 from alphazero.machine.nvml import Device
-from alphazero.run.rank import Phase
+from alphazero.run.rank import Failure, Phase
 from alphazero.run.rank_watch import RankState
 
 MESSAGES = [
@@ -56,8 +53,9 @@ def test_a_job_that_prints_a_message_only_prints_it():
 def test_a_plan_arrives_as_it_was_and_another_version_is_refused():
     machine = Machine("b", (Device(0, "GPU-aa", "H200"),), 8, (("eth0", "10.0.0.5"),), has_infiniband=True)
     command = Command(("python", "a b"), (Variable("A", "1", "why"),), ("RANK",))
-    ssh = SshOptions(2222, Path("/etc/ssh"))
-    own = HostPlan(Remote("b", "me@b", ssh=ssh), "b", 2, 0.5, (0,), machine, ("0",), "eth0", command)
+    own = HostPlan(
+        Remote("b", "me@b", ssh_config="/etc/ssh"), "b", 2, 0.5, (0,), machine, ("0",), "eth0", command
+    )
     plan = LaunchPlan(
         (HostPlan(Remote("a"), "a", 2), own), "cuda", "a", 12355, token="t", directory="/srv/az"
     )

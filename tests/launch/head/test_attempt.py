@@ -2,7 +2,8 @@
 
 import pytest
 
-from alphazero.launch.blame import Failure
+from alphazero.launch.blame import order_in_job
+from alphazero.run.rank import Failure
 
 
 def report(at: float, kind: str, rank: int | None = 0, cause: str = "", status: int = 1) -> Failure:
@@ -27,4 +28,4 @@ def report(at: float, kind: str, rank: int | None = 0, cause: str = "", status: 
     ],
 )
 def test_the_order_of_blame_is_by_kind_and_then_by_time(blamed: Failure, others: list[Failure]):
-    assert min([*others, blamed], key=lambda one: one.key) is blamed
+    assert min([*others, blamed], key=order_in_job) is blamed

@@ -1,15 +1,11 @@
 """What the answers of hosts say when they are compared."""
 
-import subprocess
-import sys
 from dataclasses import replace
-from importlib.metadata import version
 
 import pytest
 
-from alphazero.base.files import sha256_of
 from alphazero.base.records import from_output, to_json
-from alphazero.launch.head.compare import Examined, compare, table
+from alphazero.launch.head.compare import Examined, compare
 from alphazero.launch.head.probe import MARK, HostFault, Probe, Question, look
 from alphazero.launch.head.remote import explain_ssh
 from alphazero.launch.plan.launch_plan import HostPlan, Remote
@@ -28,11 +24,8 @@ def probe(**changed) -> Probe:
         "versions": {"python": "3.11.2", "torch": "2.13.0", "deepspeed": "0.19.8"},
         "commit": "0123456789ab",
         "has_directory": True,
-        "run_free_bytes": 1 << 40,
         "run_writable": True,
-        "shm_free_bytes": 1 << 34,
         "visible": ("0", "1"),
-        "clock_s": 0.0,
         "master_addresses": ("10.0.0.1",),
         "interface": "eth0",
         "port_is_free": True,
@@ -48,10 +41,10 @@ def lines_of(examined: list[Examined], question: Question = QUESTION) -> list[st
     return [f"{'E' if fault.is_failure else 'W'} {name}: {fault.text}" for name, fault in compared]
 
 
-def found(second: Probe, question: Question = QUESTION, clock_ahead_s: float = 0.0) -> list[str]:
+def found(second: Probe, question: Question = QUESTION) -> list[str]:
     """Lines about two hosts of which the first is well."""
     first = Examined(HostPlan(Remote("a"), "a", 2), probe())
-    other = Examined(HostPlan(Remote("b", "b"), "b", 2), second, clock_ahead_s)
+    other = Examined(HostPlan(Remote("b", "b"), "b", 2), second)
     return lines_of([first, other], question)
 
 
@@ -102,10 +95,6 @@ def test_a_host_knows_its_identity_and_tells_it():
     assert told.identity == own.identity
 
 
-def test_a_clock_that_differs_is_a_warning():
-    assert found(probe(), clock_ahead_s=-9.0) == ["W b: clock is -9.0 s off; expected within 2 s"]
-
-
 def test_a_host_without_gpus_fails_a_job_on_gpus_and_not_one_on_cpus():
     without = probe(visible=())
     assert len(found(without)) == 1
@@ -116,63 +105,6 @@ def test_data_that_differs_is_named_with_the_flag_that_sends_it():
     question = replace(QUESTION, data={"games": "aa"})
     first_too = found(probe(data={"games": "bb"}), question)
     assert "E b: data games is bb there, aa on the head; expected the same: --sync-data sends it" in first_too
-
-
-GAME = replace(QUESTION, rules="/srv/nim.py", rules_version="3c4d" * 16)
-OPENSPIEL = replace(QUESTION, rules="openspiel:", rules_version="2.0.2")
-
-
-@pytest.mark.parametrize(
-    ("question", "changed", "line"),
-    [
-        (
-            GAME,
-            {"rules_version": "1a2b" * 16},
-            "/srv/nim.py has another content than on the head (sha256 1a2b1a2b1a2b, expected 3c4d3c4d3c4d)",
-        ),
-        (
-            GAME,
-            {"rules_version": "", "rules_fault": "no such file or directory"},
-            "/srv/nim.py: no such file or directory; expected the Python file of --game on every host "
-            "(it is not copied)",
-        ),
-        (
-            OPENSPIEL,
-            {"rules_version": "", "rules_fault": "not installed"},
-            "/venv/bin/python has no OpenSpiel; expected open_spiel==2.0.2 as on the head",
-        ),
-        (OPENSPIEL, {"rules_version": "1.6.1"}, "OpenSpiel 1.6.1; expected 2.0.2 as on the head"),
-    ],
-)
-def test_rules_that_differ_from_the_head_s_are_named_with_the_host(
-    question: Question, changed: dict, line: str
-):
-    first = Examined(HostPlan(Remote("a"), "a", 2), probe(rules_version=question.rules_version))
-    other = Examined(HostPlan(Remote("b", "b"), "b", 2), probe(**changed))
-    assert lines_of([first, other], question) == [f"E b: {line}"]
-
-
-def test_a_host_reads_the_file_of_a_game_and_runs_none_of_it(tmp_path, monkeypatch: pytest.MonkeyPatch):
-    def asked(rules: str, directory: str = ".") -> Probe:
-        return look(replace(QUESTION, directory=directory, run_directory="runs", device="cpu", rules=rules))
-
-    path = tmp_path / "trap.py"
-    path.write_text("raise SystemExit('it was run')\n")
-    assert asked(str(path)).rules_version == sha256_of(path)
-    monkeypatch.chdir(tmp_path)  # back where it was afterwards: a host goes to the job's directory
-    assert asked("trap.py", str(tmp_path)).rules_version == sha256_of(path)
-    (tmp_path / "folder.py").mkdir()
-    assert asked(str(tmp_path / "none.py")).rules_fault == "no such file or directory"
-    assert asked(str(tmp_path / "folder.py")).rules_fault == "is a directory"
-    assert (asked("").rules_version, asked("").rules_fault) == ("", "")
-
-
-def test_a_host_knows_its_openspiel_without_importing_it():
-    pytest.importorskip("pyspiel", reason="OpenSpiel is not installed (pip install open_spiel)")
-    ask = "from alphazero.launch.head.probe import version_of_rules as ask; import sys; "
-    shown = "print(ask('openspiel:'), 'pyspiel' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", ask + shown], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == f"{(version('open_spiel'), '')} False"
 
 
 def test_a_probe_survives_the_way_to_the_head_and_login_scripts_around_it():
@@ -186,15 +118,6 @@ def test_this_machine_answers():
     assert answer.has_directory
     assert answer.versions["deepspeed"] == "0.19.8"
     assert from_output(Probe, MARK, MARK + to_json(answer)) == answer
-
-
-def test_the_table_has_a_verdict_for_each_host():
-    first = Examined(HostPlan(Remote("a"), "a", 2), probe())
-    silent = Examined(HostPlan(Remote("b", "b"), "b", 2), None, faults=(HostFault("no answer"),))
-    lines = table(compare([first, silent], QUESTION))
-    assert lines[1].endswith("ok")
-    assert lines[2].startswith("b")
-    assert lines[2].endswith("FAILED")
 
 
 @pytest.mark.parametrize(

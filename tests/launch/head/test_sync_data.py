@@ -7,28 +7,25 @@ from pathlib import Path
 import pytest
 
 from alphazero.base.errors import LaunchError
-from alphazero.launch.head import sync_data
-from alphazero.launch.head.remote import Answer
 from alphazero.launch.head.sync_data import (
     MARK,
     FileEntry,
     data_digest,
     describe,
     files_of,
-    lacking,
+    lacking_here,
+    read_answer,
     receive,
-    send,
     write_archive,
 )
 from alphazero.launch.plan.launch_plan import Remote
 
 
 @pytest.mark.parametrize("answer", ["", "[broken", "3", '{"a"', "[" * 100_000])
-def test_what_a_strange_host_answers_is_one_line_that_names_it(monkeypatch, store, answer):
-    told = [Answer(Remote("b", "b"), 0, f"Welcome\n{MARK}{answer}\n", "")]
-    monkeypatch.setattr(sync_data, "run_everywhere", lambda *arguments: told)
+def test_what_a_strange_host_answers_is_one_line_that_names_it(answer):
+    told = io.BytesIO(f"Welcome\n{MARK}{answer}\n".encode())
     with pytest.raises(LaunchError, match=r"^--sync-data: b: ") as caught:
-        send([store], Remote("b", "b"))
+        read_answer(told, Remote("b", "b"))
     assert "\n" not in str(caught.value)
 
 
@@ -68,9 +65,9 @@ def test_the_manifest_is_the_last_file(store: Path):
 def test_what_arrives_is_what_was_sent(store: Path, tmp_path: Path):
     there = tmp_path / "there"
     entries = moved(describe([store]), store, there)
-    assert lacking(entries) == [entry.path for entry in entries]
+    assert lacking_here(entries) == [entry.path for entry in entries]
     assert receive(entries, stream_of([b"one", b"two", b"{}"])) == [entry.path for entry in entries]
-    assert lacking(entries) == []
+    assert lacking_here(entries) == []
     assert {path.name: path.read_bytes() for path in there.iterdir()} == {
         "shard-1.arrow": b"one",
         "shard-2.arrow": b"two",
@@ -100,7 +97,7 @@ def test_linked_data_arrives_as_files(store: Path, tmp_path: Path):
 def test_only_files_that_differ_are_lacking(store: Path):
     entries = describe([store])
     (store / "shard-2.arrow").write_bytes(b"TWO")
-    assert [Path(path).name for path in lacking(entries)] == ["shard-2.arrow"]
+    assert [Path(path).name for path in lacking_here(entries)] == ["shard-2.arrow"]
 
 
 def test_a_file_damaged_on_the_way_does_not_count_and_what_was_there_stays(store: Path):

@@ -15,7 +15,7 @@ from alphazero.launch.head.remote import (
     srun_argv,
     ssh_argv,
 )
-from alphazero.launch.plan.launch_plan import Remote, SshOptions
+from alphazero.launch.plan.launch_plan import Remote
 from alphazero.launch.plan.programs import NODE_AGENT, words_of
 
 HOSTILE = [
@@ -41,7 +41,7 @@ ECHO = "import sys; print(*map(repr, sys.argv[1:]), sep='\\n')"
 
 @pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash"])
 def test_what_ssh_gives_to_the_shell_of_the_other_host_arrives_word_for_word(shell: str, tmp_path: Path):
-    argv = ssh_argv("me@host", [sys.executable, "-c", ECHO, *HOSTILE], SshOptions())
+    argv = ssh_argv("me@host", [sys.executable, "-c", ECHO, *HOSTILE])
     assert argv[-3:-1] == ["--", "me@host"]
     run = subprocess.run([shell, "-c", argv[-1]], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert run.stdout.splitlines() == [repr(word) for word in HOSTILE]
@@ -65,9 +65,8 @@ def test_checkout_and_interpreter_of_the_agent_may_hold_anything(tmp_path: Path)
 def test_ssh_asks_nothing_and_believes_known_hosts_only():
     assert "BatchMode=yes" in SSH
     assert "StrictHostKeyChecking=yes" in SSH
-    options = SshOptions(port=2222, config=Path("/etc/my ssh"))
-    argv = ssh_argv("fd00::1", ["true"], options)
-    assert argv[len(SSH) :] == ["-F", "/etc/my ssh", "-p", "2222", "--", "fd00::1", "true"]
+    argv = ssh_argv("fd00::1", ["true"], "/etc/my ssh")
+    assert argv[len(SSH) :] == ["-F", "/etc/my ssh", "--", "fd00::1", "true"]
 
 
 def test_srun_starts_one_task_on_the_node_and_the_batch_script_s_wishes_do_not_reach_it():
@@ -94,7 +93,7 @@ def test_a_host_is_reached_by_ssh_or_srun_or_not_at_all():
     local = remote_argv(Remote("here"), "/py", words)
     assert local[0] == "/bin/sh"
     assert remote_argv(Remote("gpu1", "gpu1", by_srun=True), "/py", words) == srun_argv("gpu1", local)
-    assert remote_argv(Remote("gpu1", "me@gpu1"), "/py", words) == ssh_argv("me@gpu1", local, SshOptions())
+    assert remote_argv(Remote("gpu1", "me@gpu1"), "/py", words) == ssh_argv("me@gpu1", local)
 
 
 FLOOD = "import os; text = b'x' * (1 << 20)\nfor _ in range(%d): os.write(%d, text)\nprint('\\nthe end')"

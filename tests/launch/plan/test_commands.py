@@ -10,11 +10,9 @@ import pytest
 from alphazero.launch.plan.commands import (
     build_command,
     choose_environment,
-    other_node_commands,
 )
 from alphazero.launch.plan.launch_plan import HostPlan, LaunchPlan, Remote
 from alphazero.launch.plan.programs import DEEPSPEED, TORCHRUN, words_of
-from alphazero.launch.plan.sources import LaunchRequest
 from alphazero.machine.machine import Machine
 
 MACHINE = Machine("box", (), 8, (), has_infiniband=False)
@@ -91,10 +89,7 @@ def test_threads_that_the_user_set_reach_the_ranks_as_such():
     }
 
 
-def test_one_machine_stays_on_the_loopback_and_takes_another_port_unless_the_user_chose_it():
-    assert "--any_port" in build(CPU).argv
-    assert "--any_port" not in build(replace(CPU, port_is_chosen=True)).argv
-    assert "--any_port" not in build(two(CPU)).argv
+def test_one_machine_stays_on_the_loopback():
     assert variables(build(GPU))["GLOO_SOCKET_IFNAME"] == "lo"
     assert variables(build(GPU))["NCCL_SOCKET_IFNAME"] == "lo"
 
@@ -186,15 +181,3 @@ def test_the_printed_line_is_the_command_for_a_shell_whatever_is_in_it():
     assert words[1:4] == ["OMP_NUM_THREADS=4", "DS_ACCELERATOR=cpu", "GLOO_SOCKET_IFNAME=lo"]
     assert tuple(words[4:]) == command.argv
     assert "\n" not in command.shown()
-
-
-def test_the_other_nodes_type_the_same_but_for_rank_and_master():
-    request = LaunchRequest(
-        gpus=8, nodes=3, node_rank=0, interface="ib0", start_timeout=90.0, launcher="torchrun"
-    )
-    lines = other_node_commands(request, 3, "10.0.0.5", 12355, ["--run-name", "a b", "--steps=5"])
-    assert lines[0] == (
-        "./launch_distributed_training.sh --gpus 8 --nodes 3 --launcher torchrun --start-timeout 90 "
-        "--node-rank 1 --master-addr 10.0.0.5 --master-port 12355 --run-name 'a b' --steps=5"
-    )
-    assert lines[1] == lines[0].replace("--node-rank 1", "--node-rank 2")

@@ -1,14 +1,10 @@
-"""The number of CPU ranks where nobody gave one: cores, batch and memory, and which of them decided."""
+"""The number of CPU ranks where nobody gave one: cores, batch and memory."""
 
 import pytest
-import torch
 
-from alphazero.games.registry import get_spec
-from alphazero.launch.plan.node import CpuRanks, attention_numbers, choose_cpu_ranks, rank_bytes
+from alphazero.launch.plan.node import choose_cpu_ranks, rank_bytes
 from alphazero.launch.plan.sources import LaunchRequest
-from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.load import load_config
-from alphazero.settings.sections import NetworkConfig
 from alphazero.training.ranks.batch import plan_batches
 from tests.support.launch.resolving import CPU, GPUS, plan
 
@@ -17,7 +13,7 @@ LARGE = load_config("chess_20x256", {}).network
 GIB = 1 << 30
 
 
-def chosen(cores: int, batch_size: int = 256, gib: float = 1000, network=CHESS, least: int = 64) -> CpuRanks:
+def chosen(cores: int, batch_size: int = 256, gib: float = 1000, network=CHESS, least: int = 64) -> int:
     """The choice on a machine with so much, where micro-batches are chosen as the trainer does."""
 
     def ranks_at_work(ranks: int) -> float:
@@ -27,27 +23,27 @@ def chosen(cores: int, batch_size: int = 256, gib: float = 1000, network=CHESS, 
 
 
 @pytest.mark.parametrize(
-    ("cores", "batch_size", "ranks", "bound"),
+    ("cores", "batch_size", "ranks"),
     [
-        (1, 256, 1, "one per core"),
-        (2, 256, 2, "one per core"),
-        (4, 256, 4, "one per core"),
-        (8, 256, 4, "batch size 256: at least 64 positions per rank"),
-        (64, 1024, 16, "batch size 1024: at least 64 positions per rank"),
-        (2, 100, 1, "batch size 100: at least 64 positions per rank"),
-        (2, 32, 1, "batch size 32: at least 64 positions per rank"),
-        (3, 256, 2, "batch size 256: more ranks would idle"),  # 3 ranks share 4 micro-batches in 2 turns
-        (12, 1024, 8, "batch size 1024: more ranks would idle"),
+        (1, 256, 1),
+        (2, 256, 2),
+        (4, 256, 4),
+        (8, 256, 4),
+        (64, 1024, 16),
+        (2, 100, 1),
+        (2, 32, 1),
+        (3, 256, 2),  # 3 ranks share 4 micro-batches in 2 turns
+        (12, 1024, 8),
     ],
 )
-def test_a_rank_per_core_as_far_as_the_batch_goes(cores, batch_size, ranks, bound):
-    assert chosen(cores, batch_size) == CpuRanks(ranks, bound)
+def test_a_rank_per_core_as_far_as_the_batch_goes(cores, batch_size, ranks):
+    assert chosen(cores, batch_size) == ranks
 
 
 def test_memory_bounds_the_ranks_and_one_is_always_tried():
-    assert chosen(4, gib=2) == CpuRanks(2, "as many as fit into 2.0 GiB of available memory")
-    assert chosen(4, gib=0.1) == CpuRanks(1, "as many as fit into 0.1 GiB of available memory")
-    assert chosen(4, 1024, gib=8, network=LARGE).num_ranks == 1
+    assert chosen(4, gib=2) == 2
+    assert chosen(4, gib=0.1) == 1
+    assert chosen(4, 1024, gib=8, network=LARGE) == 1
 
 
 def test_the_bound_of_a_ranks_memory_is_above_what_was_measured_and_not_far():
@@ -58,11 +54,11 @@ def test_the_bound_of_a_ranks_memory_is_above_what_was_measured_and_not_far():
 
 @pytest.mark.parametrize("gpus", [None, -1])
 def test_the_launcher_takes_the_choice_where_no_number_was_given_and_says_why(gpus):
-    found = plan(LaunchRequest(gpus=gpus), cpu_ranks=lambda num_cores: CpuRanks(num_cores - 1, "a bound"))
+    found = plan(LaunchRequest(gpus=gpus), cpu_ranks=lambda num_cores: num_cores - 1)
     assert found.own.num_ranks == CPU.num_cores - 1
     assert found.notices == (
         "NO NVIDIA DEVICE ON THIS MACHINE: training on the CPU with 3 ranks "
-        "(a bound; --gpus N changes it; 4 cores here)",
+        "(as many as cores, batch and memory allow; --gpus N changes it; 4 cores here)",
     )
 
 
@@ -76,22 +72,7 @@ def test_the_launcher_takes_the_choice_where_no_number_was_given_and_says_why(gp
     ],
 )
 def test_the_choice_is_not_asked_for_where_something_else_decides(request_, machine, processes):
-    def refuse(num_cores: int) -> CpuRanks:
+    def refuse(num_cores: int) -> int:
         raise AssertionError(num_cores)
 
     assert plan(request_, machine, cpu_ranks=refuse).own.num_ranks == processes
-
-
-@pytest.mark.parametrize(
-    "shape",
-    [
-        {"blocks": 3, "filters": 64, "heads": 4, "ffn_width": 128, "embedding_width": 16},
-        {"blocks": 10, "filters": 256, "ffn_width": 256},  # lc0's T1
-        {"blocks": 15, "filters": 1024, "heads": 32, "ffn_width": 1536, "embedding_width": 512},  # BT4
-    ],
-)
-def test_the_weights_of_an_attention_body_are_bounded_closely(shape):
-    config = NetworkConfig(body="attention", policy_head="attention", moves_left=True, **shape)
-    with torch.device("meta"):
-        weights = AlphaZeroNet(config, get_spec("chess")).parameter_count()
-    assert weights <= attention_numbers(config)[1] <= 1.4 * weights

@@ -11,7 +11,7 @@ HOSTS = parse_hostfile("worker-0 slots=2\nme@worker-1 slots=4\n[fd00::2] slots=1
 def left(include: str | None = None, exclude: str | None = None) -> dict[str, tuple[int, ...]]:
     """Slots by host."""
     chosen = choose_hosts(HOSTS, include, exclude, "--hostfile hostfile")
-    return {one.host.address: one.slots for one in chosen}
+    return {host.address: host.chosen or tuple(range(host.slots)) for host in chosen}
 
 
 def test_without_a_filter_all_slots_take_part():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from alphazero.base.errors import LaunchError
-from alphazero.launch.head.remote import SshOptions, ssh_argv
+from alphazero.launch.head.remote import ssh_argv
 from alphazero.launch.plan.hostfile import Host, parse_hostfile, read_hostfile
 from tests.support.paths import REPOSITORY
 
@@ -72,24 +72,24 @@ WANTED = "expected '<host> slots=<positive int>'"
         ("gpu1 slots=8 weight=2 x", f"hostfile:1: 'gpu1 slots=8 weight=2 x': {WANTED}"),
         (
             "fe80::1%eth0 slots=1",
-            f"hostfile:1: 'fe80::1%eth0 slots=1': {WANTED}; 'fe80::1%eth0' is no IPv6 address",
+            f"hostfile:1: 'fe80::1%eth0 slots=1': {WANTED}; 'fe80::1%eth0' names no host",
         ),
         (
             "fe80::1%$(id) slots=1",
-            f"hostfile:1: 'fe80::1%$(id) slots=1': {WANTED}; 'fe80::1%$(id)' is no IPv6 address",
+            f"hostfile:1: 'fe80::1%$(id) slots=1': {WANTED}; 'fe80::1%$(id)' names no host",
         ),
-        ("gpu1 slots=5000", "hostfile:1: 'gpu1 slots=5000': expected at most 4096 slots"),
+        ("gpu1 slots=50000", f"hostfile:1: 'gpu1 slots=50000': {WANTED}"),
         (
             "-oProxyCommand=x slots=1",
-            f"hostfile:1: '-oProxyCommand=x slots=1': {WANTED}; '-oProxyCommand=x' is no host name",
+            f"hostfile:1: '-oProxyCommand=x slots=1': {WANTED}; '-oProxyCommand=x' names no host",
         ),
-        ("$(id) slots=1", f"hostfile:1: '$(id) slots=1': {WANTED}; '$(id)' is no host name"),
+        ("$(id) slots=1", f"hostfile:1: '$(id) slots=1': {WANTED}; '$(id)' names no host"),
         (
             "10.0.0.256 slots=1",
-            f"hostfile:1: '10.0.0.256 slots=1': {WANTED}; '10.0.0.256' is no IPv4 address",
+            f"hostfile:1: '10.0.0.256 slots=1': {WANTED}; '10.0.0.256' names no host",
         ),
-        ("fd00::g slots=1", f"hostfile:1: 'fd00::g slots=1': {WANTED}; 'fd00::g' is no IPv6 address"),
-        ("a:22 slots=1", f"hostfile:1: 'a:22 slots=1': {WANTED}; 'a:22' is no IPv6 address"),
+        ("fd00::g slots=1", f"hostfile:1: 'fd00::g slots=1': {WANTED}; 'fd00::g' names no host"),
+        ("a:22 slots=1", f"hostfile:1: 'a:22 slots=1': {WANTED}; 'a:22' names no host"),
         ("@a slots=1", f"hostfile:1: '@a slots=1': {WANTED}, where '<host>' may be 'user@host'"),
         (
             "a slots=1\nb slots=1\nA slots=2",
@@ -182,12 +182,12 @@ def test_ten_thousand_lines_are_read_or_refused_in_one_line_and_what_is_read_rea
         num_read += 1
         (host,) = hosts
         assert SAFE.fullmatch(host.name), line  # nothing that a shell or ssh would act on
-        assert 1 <= host.slots <= 4096
+        assert 1 <= host.slots <= 9999
         assert host.weight > 0
         address = f"[{host.address}]" if ":" in host.address else host.address
         again = f"{host.user}{'@' if host.user else ''}{address} slots={host.slots} weight={host.weight:.6f}"
         assert parse_hostfile(again, "h") == (replace(host, line=1),), line
-        assert ssh_argv(host.name, ["true"], SshOptions())[-2:] == [host.name, "true"]
+        assert ssh_argv(host.name, ["true"])[-2:] == [host.name, "true"]
     assert 1000 < num_read < 6000
 
 

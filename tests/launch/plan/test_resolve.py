@@ -48,15 +48,9 @@ def test_the_cpu_can_be_asked_for_and_hidden_devices_are_respected():
 
 def test_by_hand_each_node_has_its_rank_and_the_same_master():
     request = LaunchRequest(gpus=8, nodes=2, node_rank=1, master_addr="192.168.1.100")
-    found = plan(request, taken=(12355,))  # only the master's machine must have the port free
+    found = plan(request)
     assert (found.num_nodes, found.node_rank, found.own.num_ranks) == (2, 1, 8)
     assert (found.master_addr, found.master_port) == ("192.168.1.100", 12355)
-
-
-def test_a_taken_default_port_is_replaced_and_said_on_one_machine():
-    found = plan(LaunchRequest(), taken=(12355,))
-    assert found.master_port == 40000
-    assert "port 12355 is in use here: taking 40000" in found.notices
 
 
 @pytest.mark.parametrize(
@@ -74,18 +68,8 @@ def test_a_taken_default_port_is_replaced_and_said_on_one_machine():
         (LaunchRequest(node_rank=1), CPU, "--node-rank 1: expected 0 to 0 (--nodes 1)"),
         (LaunchRequest(nodes=2, node_rank=2, master_addr="a"), CPU, "--node-rank 2: expected 0 to 1"),
         (LaunchRequest(nodes=2, node_rank=-1, master_addr="a"), CPU, "--node-rank -1: expected 0 to 1"),
-        (
-            LaunchRequest(nodes=2, node_rank=0),
-            replace(CPU, addresses=(("lo", "127.0.0.1"), ("eth0", "fe80::1"))),
-            "--nodes 2: this machine has no address in a network; expected --master-addr ADDRESS",
-        ),
-        (
-            LaunchRequest(nodes=2, node_rank=0, interface="ib0"),
-            CPU,
-            "--nodes 2: --interface ib0 has no address in a network; expected --master-addr",
-        ),
+        (LaunchRequest(nodes=2, node_rank=0), CPU, "--nodes 2: expected --master-addr beside it"),
         (LaunchRequest(nodes=2, node_rank=0, master_addr=""), CPU, "--master-addr '': expected the address"),
-        (LaunchRequest(node_rank="auto"), CPU, "--node-rank auto: expected --hostfile beside it"),
         (LaunchRequest(include="a:0"), CPU, "--include a:0: expected --hostfile beside it"),
         (LaunchRequest(launcher="slurm"), CPU, "--launcher slurm: expected a SLURM allocation"),
         (LaunchRequest(min_nodes=2), CPU, "--min-nodes 2: expected at most 1, as many as hosts"),
@@ -105,14 +89,6 @@ def test_what_cannot_be_is_an_error(request_: LaunchRequest, machine: Machine, m
 def test_more_gpus_than_cuda_visible_devices_names_it():
     with pytest.raises(LaunchError, match=r"has 2 NVIDIA devices \(CUDA_VISIBLE_DEVICES=0,1\)"):
         plan(LaunchRequest(gpus=4), GPUS, CUDA_VISIBLE_DEVICES="0,1")
-
-
-def test_a_taken_port_that_was_asked_for_is_an_error_with_another_one():
-    with pytest.raises(LaunchError, match=r"--master-port 5000: is in use here .*; 40000 is free"):
-        plan(LaunchRequest(master_port=5000), taken=(5000,))
-    by_hand = LaunchRequest(nodes=2, node_rank=0, master_addr="10.0.0.5")
-    with pytest.raises(LaunchError, match="give --master-port 40000 on every node"):
-        plan(by_hand, taken=(12355,))
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "BOX", "10.0.0.5", "me@localhost"])
@@ -163,26 +139,21 @@ def test_include_and_exclude_choose_hosts_and_devices(hostfile):
         cluster(LaunchRequest(hostfile=path, include="box:1,3", gpus=-1))
 
 
-def test_by_hand_with_a_hostfile_each_machine_finds_its_own_line(hostfile):
+def test_by_hand_with_a_hostfile_each_machine_takes_its_line(hostfile):
     path = hostfile("a slots=4 weight=2\n10.0.0.5 slots=3\n")
-    for rank in ("auto", 1):
-        found = cluster(LaunchRequest(hostfile=path, node_rank=rank))
-        assert (found.role, found.node_rank, found.num_nodes) == ("node", 1, 2)
-        assert (found.own.num_ranks, found.master_addr, found.own.weight) == (3, "a", 1.0)
-        assert found.ranks == (4, 3)
-    with pytest.raises(LaunchError, match=r"does not name this machine \(box, 10.0.0.5\)"):
-        cluster(LaunchRequest(hostfile=hostfile("a slots=1\nb slots=1\n"), node_rank="auto"))
-    with pytest.raises(LaunchError, match="names 2 times this machine"):
-        cluster(LaunchRequest(hostfile=hostfile("box slots=1\n10.0.0.5 slots=1\n"), node_rank="auto"))
+    found = cluster(LaunchRequest(hostfile=path, node_rank=1))
+    assert (found.role, found.node_rank, found.num_nodes) == ("node", 1, 2)
+    assert (found.own.num_ranks, found.master_addr, found.own.weight) == (3, "a", 1.0)
+    assert found.ranks == (4, 3)
 
 
 @pytest.mark.parametrize(
     ("text", "extra", "message"),
     [
-        ("box slots=2", {"gpus": 4}, "--gpus 4 contradicts slots=2 of --hostfile"),
+        ("box slots=2", {"gpus": 4}, "--gpus 4 contradicts --hostfile"),
         ("box slots=2", {"nodes": 2}, "--nodes 2 contradicts --hostfile"),
         ("a slots=2\nb slots=2", {"nodes": 3}, "--nodes 3 contradicts --hostfile"),
-        ("a slots=2\nb slots=3", {"gpus": 2}, "--gpus 2 contradicts slots=3 of --hostfile"),
+        ("a slots=2\nb slots=3", {"gpus": 2}, "--gpus 2 contradicts --hostfile"),
         ("a slots=2\nb slots=2", {"node_rank": 2}, "--node-rank 2: expected 0 to 1 (--hostfile"),
         ("a slots=2\nb slots=2", {"min_nodes": 3}, "--min-nodes 3: expected at most 2"),
         ("a slots=2\nb slots=2", {"launcher": "slurm"}, "--launcher slurm: expected a SLURM allocation"),
@@ -237,14 +208,11 @@ def test_a_loopback_master_of_a_hostfile_or_controller_is_an_error_with_advice(h
         )
 
 
-def test_an_address_of_one_link_is_neither_taken_nor_offered_as_the_master(hostfile):
+def test_an_address_of_one_link_is_neither_taken_nor_offered_as_the_master():
     machine = replace(CPU, addresses=(*CPU.addresses, ("eth0", "fe80::5")))
     with pytest.raises(LaunchError, match="--master-addr fe80::5: is an address of one link") as caught:
         cluster(LaunchRequest(nodes=2, node_rank=0, master_addr="fe80::5"), machine)
     assert str(caught.value).endswith("this machine has 10.0.0.5")
-    with pytest.raises(LaunchError, match=r"this machine \(box, 10\.0\.0\.5\)"):
-        path = hostfile("a slots=1\nb slots=1\n")
-        cluster(LaunchRequest(nodes=2, node_rank="auto", hostfile=path), machine)
 
 
 @pytest.mark.parametrize("address", ["localhost", "127.0.0.1", "127.0.1.1", "::1"])
@@ -259,17 +227,6 @@ def test_a_loopback_master_that_a_person_names_means_that_all_nodes_are_here(add
 
 def test_one_machine_alone_meets_on_the_loopback_whatever_address_was_given():
     assert plan(LaunchRequest(master_addr="10.0.0.5")).master_addr == "127.0.0.1"
-
-
-def test_node_0_without_a_master_s_address_takes_its_own_and_any_port():
-    request = LaunchRequest(gpus=8, nodes=2, node_rank=0)
-    found = cluster(request, taken=(12355,))
-    assert (found.master_addr, found.master_port, found.chose_address) == ("10.0.0.5", 40000, True)
-    machine = replace(CPU, addresses=(*CPU.addresses, ("ib0", "10.1.0.5")))
-    assert cluster(replace(request, interface="ib0"), machine).master_addr == "10.1.0.5"
-    assert not cluster(replace(request, master_addr="10.0.0.5")).chose_address
-    exported = cluster(request, MASTER_ADDR="10.9.9.9", MASTER_PORT="7000")
-    assert (exported.master_addr, exported.master_port, exported.chose_address) == ("10.9.9.9", 7000, False)
 
 
 def test_a_master_s_name_that_means_the_loopback_here_is_an_error_with_advice(hostfile):
@@ -316,7 +273,7 @@ def test_in_an_allocation_srun_starts_the_nodes():
 
 def test_a_task_of_srun_starts_its_node_s_part():
     found = cluster(LaunchRequest(), GPUS, **TASK)
-    assert (found.role, found.node_rank, found.own.num_ranks) == ("slurm-task", 1, 4)
+    assert (found.role, found.node_rank, found.own.num_ranks) == ("node", 1, 4)
     assert (found.master_addr, found.master_port) == ("gpu1", 15077)
     assert cluster(LaunchRequest(gpus=2), GPUS, **TASK).own.num_ranks == 2
 
@@ -339,7 +296,6 @@ def test_an_allocation_of_this_one_node_needs_no_srun():
             "--gpus 4 contradicts 8 tasks per node from SLURM",
         ),
         (LaunchRequest(node_rank=0), TASK, "--node-rank 0 contradicts SLURM_NODEID=1"),
-        (LaunchRequest(gpus=8), TASK, "--gpus 8 contradicts SLURM_GPUS_ON_NODE=4"),
         (
             LaunchRequest(master_addr="a"),
             {**TWO, "MASTER_ADDR": "b"},
@@ -390,7 +346,7 @@ def test_mpirun_inside_an_allocation_numbers_the_nodes_itself():
 def test_another_launcher_that_starts_us_once_a_device_is_an_error():
     with pytest.raises(LaunchError, match="LOCAL_WORLD_SIZE=8: another launcher has started this one 8 t"):
         cluster(LaunchRequest(), WORLD_SIZE="8", RANK="3", LOCAL_WORLD_SIZE="8")
-    with pytest.raises(LaunchError, match="RANK=2: expected less than WORLD_SIZE=2"):
+    with pytest.raises(LaunchError, match=r"RANK=2: expected 0 to 1 \(WORLD_SIZE=2\)"):
         cluster(LaunchRequest(), WORLD_SIZE="2", RANK="2")
     with pytest.raises(LaunchError, match="RANK='x': expected a whole number"):
         cluster(LaunchRequest(), WORLD_SIZE="2", RANK="x")

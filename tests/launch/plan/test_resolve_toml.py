@@ -22,9 +22,10 @@ def toml(tmp_path: Path):
     return write
 
 
-def test_a_cluster_is_described_once_in_the_toml(toml):
+def test_a_cluster_is_described_once_in_the_toml(toml, hostfile):
+    path = hostfile("box slots=2\nme@other slots=4 weight=0.5\n")
     config = toml(
-        'hosts = ["box slots=2", "me@other slots=4 weight=0.5"]\nmaster_addr = "10.0.0.5"\n'
+        f'hostfile = "{path}"\nmaster_addr = "10.0.0.5"\n'
         "master_port = 6000\n"
         'interface = "eth0"\nlauncher = "deepspeed"\nmax_restarts = 3\nmin_nodes = 1\n'
         'exclude = "other:0"'
@@ -64,14 +65,6 @@ def test_a_flag_beats_the_toml_in_what_is_a_choice(toml):
         ("nodes = 2", {"nodes": 3}, {}, "--nodes 3 contradicts [cluster] nodes=2 ({path}:5)"),
         ("\ngpus = 2", {"gpus": 3}, {}, "--gpus 3 contradicts [cluster] gpus=2 ({path}:6)"),
         ("nodes = 3", {}, TWO, "[cluster] nodes=3 ({path}:5) contradicts SLURM_NNODES=2"),
-        (
-            'hosts = ["a slots=1"]\nhostfile = "h"',
-            {},
-            {},
-            "[cluster] hosts=a slots=1 ({path}:5) contradicts [cluster] hostfile=h ({path}:6)",
-        ),
-        ('hosts = ["a slots=0"]', {}, {}, "{path}:5: [cluster] hosts:1: 'a slots=0': expected"),
-        ('hosts = ["a slots=1\\nb slots=1"]', {}, {}, "{path}:5: [cluster] hosts: 'a slots=1\\nb slots=1'"),
         ("gpus = 0", {}, {}, "[cluster] gpus=0 ({path}:5): expected a number of processes from 1"),
         ('host_weights = ["a=2"]', {}, {}, "{path}:5: 'host_weights' = ['a=2']: no such setting"),
         ("node = 2", {}, {}, "{path}:5: 'node' = 2: no such setting; did you mean nodes? Expected"),
@@ -92,7 +85,7 @@ def test_a_section_that_cannot_be_is_an_error_with_its_line(
 
 def test_the_hostfile_of_a_flag_beats_another_list_of_hosts(toml, hostfile):
     path = hostfile("a slots=1\nb slots=1\n")
-    found = cluster(LaunchRequest(hostfile=path), config=toml('hosts = ["c slots=1"]'))
+    found = cluster(LaunchRequest(hostfile=path), config=toml('hostfile = "nowhere"'))
     assert [host.address for host in found.hosts] == ["a", "b"]
 
 

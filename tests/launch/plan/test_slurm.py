@@ -66,15 +66,6 @@ def test_what_is_no_node_list_is_an_error_that_names_the_variable(text: str):
         expand_hosts(text, "SLURM_NODELIST")
 
 
-def test_a_list_of_too_many_or_repeated_hosts_is_an_error():
-    with pytest.raises(LaunchError, match="at most 65536 hosts"):
-        expand_hosts("a[0-999999999]", "N")
-    with pytest.raises(LaunchError, match="at most 65536 hosts"):
-        expand_hosts("a[0-9999][0-9999]", "N")
-    with pytest.raises(LaunchError, match="names a host twice"):
-        expand_hosts("gpu[1-2],gpu2", "N")
-
-
 @pytest.mark.parametrize(
     ("text", "counts"), [("8(x2),4", (8, 8, 4)), ("1,2,1(x3),3,2", (1, 2, 1, 1, 1, 3, 2)), ("2", (2,))]
 )
@@ -82,7 +73,7 @@ def test_counts_are_written_out(text: str, counts: tuple[int, ...]):
     assert expand_counts(text, "SLURM_TASKS_PER_NODE") == counts
 
 
-@pytest.mark.parametrize("text", ["", "x", "8(x0)", "8(2)", "8(x2", "8,,4", "-1", "1(x999999999)"])
+@pytest.mark.parametrize("text", ["", "x", "8(2)", "8(x2", "8,,4", "-1", "1(x999999999)"])
 def test_what_is_no_count_is_an_error(text: str):
     with pytest.raises(LaunchError, match=r"SLURM_TASKS_PER_NODE=.*: expected counts as"):
         expand_counts(text, "SLURM_TASKS_PER_NODE")
@@ -104,7 +95,7 @@ def test_a_batch_script_stands_for_the_whole_allocation():
 def test_a_task_of_srun_knows_its_node_within_the_step():
     job = read_slurm(STEP)
     assert job is not None
-    assert (job.hosts, job.node_rank, job.gpus_on_node) == (("gnode20", "gnode37"), 1, 8)
+    assert (job.hosts, job.node_rank) == (("gnode20", "gnode37"), 1)
 
 
 @pytest.mark.parametrize(
@@ -136,10 +127,6 @@ def test_tasks_count_only_where_somebody_asked_for_them():
     [
         ({"SLURM_JOB_ID": "7"}, "SLURM_JOB_ID=7, but no SLURM_JOB_NODELIST: expected both, or neither"),
         ({**BATCH, "SLURM_JOB_ID": "x"}, "SLURM_JOB_ID='x': expected a whole number"),
-        (
-            {**BATCH, "SLURM_NNODES": "3"},
-            "SLURM_NNODES=3 contradicts SLURM_JOB_NODELIST=gnode[10,20,25,37] (4",
-        ),
         ({**STEP, "SLURM_NODEID": "2"}, "SLURM_NODEID=2: expected less than 2"),
         (
             {**STEP, "SLURM_STEP_TASKS_PER_NODE": "8(x2)", "SLURM_STEP_NUM_TASKS": "16"},
@@ -150,7 +137,6 @@ def test_tasks_count_only_where_somebody_asked_for_them():
             {**STEP, "SLURM_STEP_TASKS_PER_NODE": "1"},
             "SLURM_STEP_TASKS_PER_NODE=1: is for 1 nodes; expected 2",
         ),
-        ({**BATCH, "SLURM_GPUS_ON_NODE": "many"}, "SLURM_GPUS_ON_NODE='many': expected a whole number"),
     ],
 )
 def test_what_slurm_would_not_write_is_an_error(environment: dict[str, str], message: str):
@@ -159,18 +145,16 @@ def test_what_slurm_would_not_write_is_an_error(environment: dict[str, str], mes
     assert str(caught.value).startswith(message)
 
 
+NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 TASKS = {**STEP, "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "3"}
 
 
 def test_tasks_of_srun_are_ranks():
     task = read_task({**TASKS, "SLURM_LOCALID": "1"})
-    assert task is not None
-    assert (task.rank, task.world_size, task.local_rank, task.local_world_size) == (3, 4, 1, 2)
-    assert (task.master_addr, task.master_port) == ("gnode20", 15000 + 200505 % 15000)
-    assert task.starter == ("srun", "--nodes=2", "--ntasks=4")
+    assert [task[name] for name in NAMES] == ["3", "4", "1", "2"]
+    assert (task["MASTER_ADDR"], task["MASTER_PORT"]) == ("gnode20", str(15000 + 200505 % 15000))
     another = read_task({**TASKS, "SLURM_STEP_ID": "1"})
-    assert another is not None
-    assert another.master_port != task.master_port
+    assert another["MASTER_PORT"] != task["MASTER_PORT"]
 
 
 @pytest.mark.parametrize(
@@ -185,14 +169,13 @@ def test_tasks_of_srun_are_ranks():
     ],
 )
 def test_a_shell_and_a_single_task_are_no_ranks(environment: dict[str, str]):
-    assert read_task(environment) is None
+    assert read_task(environment) == {}
 
 
 @pytest.mark.parametrize(
     ("size", "rank", "local_size", "local_rank"),
     [
         (*(f"OMPI_COMM_WORLD_{end}" for end in ("SIZE", "RANK", "LOCAL_SIZE", "LOCAL_RANK")),),
-        (*(f"MV2_COMM_WORLD_{end}" for end in ("SIZE", "RANK", "LOCAL_SIZE", "LOCAL_RANK")),),
         ("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
     ],
 )
@@ -201,23 +184,19 @@ def test_processes_of_mpirun_are_ranks(size: str, rank: str, local_size: str, lo
     # mpirun inside an allocation is itself a step of one task per node.
     for environment in (here, {**STEP, **here}):
         task = read_task(environment)
-        assert task is not None
-        assert (task.rank, task.world_size, task.local_rank, task.master_addr) == (1, 2, 1, "127.0.0.1")
+        assert [task[name] for name in NAMES] == ["1", "2", "1", "2"]
+        assert task["MASTER_ADDR"] == "127.0.0.1"
     apart = read_task({**here, local_size: "1", local_rank: "0"})
-    assert apart is not None
-    assert apart.master_addr == ""
+    assert "MASTER_ADDR" not in apart
     with pytest.raises(LaunchError, match=f"{size}=2, but no {local_rank}: expected both"):
         read_task({size: "2", rank: "1"})
     with pytest.raises(LaunchError, match=f"{rank}='x': expected a whole number"):
         read_task({**here, rank: "x"})
-    with pytest.raises(LaunchError, match=f"{size}=2: rank 2, .*; expected numbers below 2 and 2"):
-        read_task({**here, rank: "2"})
 
 
 def test_srun_with_pmi2_counts_as_srun():
     task = read_task({**TASKS, "SLURM_LOCALID": "1", "PMI_SIZE": "4", "PMI_RANK": "3"})
-    assert task is not None
-    assert (task.rank, task.local_rank, task.master_addr) == (3, 1, "gnode20")
+    assert (task["RANK"], task["LOCAL_RANK"], task["MASTER_ADDR"]) == ("3", "1", "gnode20")
 
 
 def test_no_value_of_these_variables_makes_a_traceback():

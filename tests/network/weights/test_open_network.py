@@ -12,7 +12,6 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint, TrainingState, save
 from alphazero.network.weights.open_network import open_network, open_weights
 from alphazero.network.weights.weights import save_weights
-from alphazero.run.checkpoint_files import mark_best
 from alphazero.run.find import WEIGHTS_VARIABLE, default_weights
 from alphazero.settings.load import Config, to_table
 from alphazero.settings.sections import NetworkConfig
@@ -35,8 +34,7 @@ def run(tmp_path: Path) -> Path:
         state = TrainingState(step, 20, 0, 8, 8, "", 1, table, figures={"policy_loss": float(step)})
         ema = network_of(21).state_dict() if step == 20 else None
         checkpoint = Checkpoint(state, network_of(step).state_dict(), {}, ema)
-        path = save(directory / "checkpoints", checkpoint)
-        mark_best(directory / "checkpoints", path, state.figures)
+        save(directory / "checkpoints", checkpoint)
     return directory
 
 

@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 
 from alphazero.base.files import complete_lines
 from alphazero.machine.lock import LOCK_FILE
+from alphazero.run import checkpoint_files
 from alphazero.run.directory import RunDirectory
 from alphazero.run.figures import RunFigures
 from tests.support.jobs.jobs import TINY
@@ -194,9 +195,8 @@ def final_names(run: Path) -> list[Path]:
 
 def best_of(run: Path) -> dict[str, int]:
     """The step marked best, by metric."""
-    files = (run / "checkpoints").glob("best-*")
-    marks = {file.name: json.loads(file.read_text())["checkpoint"] for file in files}
-    return {metric: step_of(Path(name)) for metric, name in marks.items()}
+    found = checkpoint_files.best_of(run / "checkpoints")
+    return {metric: step_of(path) for metric, (path, _) in found.items()}
 
 
 def spare(run: Path) -> list[Path]:
@@ -256,9 +256,6 @@ def assert_checkpoints_are_whole(run: Path, reference: Reference) -> int:
         newest = step_of(path)
         assert json.loads((path / "state.json").read_text())["step"] == newest
         assert hashes_of(path) == reference.checkpoints[newest], f"{path} is not the undisturbed run's"
-    latest = run / "checkpoints" / "latest"
-    if latest.exists():
-        assert (run / "checkpoints" / latest.read_text().strip() / "manifest.json").is_file()
     return newest
 
 
@@ -285,7 +282,6 @@ def assert_same_end(run: Path, reference: Reference) -> None:
     assert assert_checkpoints_are_whole(run, reference) == STEPS
     assert best_of(run) == reference.best
     assert not spare(run)
-    assert (run / "checkpoints" / "latest").read_text().strip() == f"step-{STEPS:08d}"
     assert weights_of(run) == reference.weights
     left = [str(path) for path in run.rglob(".*") if path.name != LOCK_FILE]
     assert not left, f"interrupted writes are left behind: {left}"

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from alphazero.launch.plan.launch_plan import LaunchPlan
-from alphazero.launch.plan.node import CpuRanks
 from alphazero.launch.plan.resolve import resolve
 from alphazero.launch.plan.sources import LaunchRequest
 from alphazero.machine.machine import Machine
@@ -21,20 +20,17 @@ TWO = {"SLURM_JOB_ID": "77", "SLURM_JOB_NODELIST": "gpu[1-2]", "SLURM_NNODES": "
 def cluster(
     request: LaunchRequest,
     machine: Machine = CPU,
-    taken: tuple[int, ...] = (),
     config: Path | None = None,
     names: dict[str, tuple[str, ...]] | None = None,
-    cpu_ranks: Callable[[int], CpuRanks] | None = None,
+    cpu_ranks: Callable[[int], int] | None = None,
     **environment: str,
 ) -> LaunchPlan:
-    """resolve() where all ports but `taken` are free and `names` resolve."""
+    """resolve() where `names` resolve."""
     known = names or {}
     return resolve(
         request,
         machine,
         environment,
-        lambda port: port not in taken,
-        lambda: 40000,
         read_cluster(str(config or "")),
         lambda name: known.get(name, ()),
         cpu_ranks,

@@ -15,6 +15,7 @@ from alphazero.games.registry import read_game
 from alphazero.measure.truth.outside import FILE, truth_of_run
 from alphazero.measure.truth.positions import SolvedPlayer, find_errors
 from alphazero.network.weights.open_network import open_network
+from alphazero.run.checkpoint_files import best_of
 from alphazero.run.directory import RunDirectory
 from alphazero.run.validation_record import read_records
 from tests.support.paths import REPOSITORY
@@ -56,7 +57,7 @@ def test_a_run_reports_the_moves_that_err_and_solves_its_positions_once(tmp_path
     assert begun.returncode == 0, begun.stderr
     found = validations(run)
     assert sorted(found) == [2, 4] and "moves that err against exact truth" in begun.stderr
-    assert (run / "checkpoints" / "best-move_error").exists()
+    assert "move_error" in best_of(run / "checkpoints")
     game = read_game("--game", NIM)
     solver = json.loads((run / FILE).read_text())["solver"]
     assert solver.startswith("own.py:Perfect@")

@@ -33,12 +33,12 @@ def test_figures_of_the_host_are_written_as_often_as_asked(
 def test_figures_beside_a_step_belong_to_the_newest_and_are_dropped_after_the_end(tmp_path):
     run = RunDirectory(tmp_path)
     writers = AllWriters([JsonLinesWriter(run)], first_step=7)
-    writers.write_beside("health", {"host/load": 1.0})
+    writers.write("health", None, {"host/load": 1.0})
     writers.write("step", 9, {"loss": 2.0})
     writers.write("epoch", 1, {"loss": 2.0})
-    writers.write_beside("health", {"host/load": 3.0})
+    writers.write("health", None, {"host/load": 3.0})
     writers.close()
-    writers.write_beside("health", {"host/load": 4.0})
+    writers.write("health", None, {"host/load": 4.0})
     lines = list(map(json.loads, complete_lines(run.metrics)))
     health = [(line["step"], line["host/load"]) for line in lines if line["kind"] == "health"]
     assert health == [(7, 1.0), (9, 3.0)]

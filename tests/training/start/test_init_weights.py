@@ -16,6 +16,7 @@ from alphazero.measure.known_games import metrics_of, sum_over_positions
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.open_network import open_network, read_weights
 from alphazero.network.weights.weights import save_weights
+from alphazero.run import checkpoint_files
 from alphazero.settings.load import Config, load_config
 from alphazero.settings.sections import NetworkConfig
 from alphazero.training.ranks.exchange import Exchange
@@ -126,8 +127,8 @@ def test_a_run_goes_on_from_its_own_weights_and_makes_its_files_again(zygote, tm
     assert start("--steps", "5", "--init-weights", str(given))[0] == [0]
     run = tmp_path / "runs" / "job"
     best = tensors_in(run)
-    marked = [path.name for path in (run / "checkpoints").glob("best-*")]
-    assert sorted(best) == sorted(f"AlphaZeroNet_1x8_{name}.pt" for name in marked)
+    marked = checkpoint_files.best_of(run / "checkpoints")
+    assert sorted(best) == sorted(f"AlphaZeroNet_1x8_best-{name}.pt" for name in marked)
     assert len(best) > 2
 
     given.unlink()

@@ -37,8 +37,8 @@ def test_a_killed_run_ends_bit_for_bit_as_an_undisturbed_one(zygote, tmp_path, r
     same bits.
     """
     job = zygote.start(tmp_path, 2, [*TINY, "--data", str(random_store), *ARGUMENTS])
-    latest = tmp_path / "runs" / "job" / "checkpoints" / "latest"
-    while not latest.exists() and job.is_running():
+    checkpoints = tmp_path / "runs" / "job" / "checkpoints"
+    while not list(checkpoints.glob("step-*")) and job.is_running():
         time.sleep(0.002)
     job.kill()
     assert job.wait() == [-signal.SIGKILL] * 2, job.output()[-4000:]

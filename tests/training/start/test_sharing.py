@@ -12,21 +12,15 @@ from tests.support.jobs.zygote import Zygote
 ARGUMENTS = ("--checkpoint-interval", "4", "--optimizer", "adamw", "--run-name", "job")
 
 
-# A rank that is started by hand has none of what a launcher sets.
-BY_HAND = dict.fromkeys(
-    ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-)
-
-
 def run_hosts(zygote: Zygote, directories: list[Path], store: Path, steps: int) -> list[str]:
-    """One rank a host, each started by hand in its own directory; what each printed."""
+    """One rank a host, each in its own directory; what each printed."""
     port = free_port()
     ranks = []
     for rank, directory in enumerate(directories):
-        place = ["--rank", str(rank), "--world-size", str(len(directories)), "--master-port", str(port)]
-        place += ["--master-addr", "127.0.0.1", "--steps", str(steps)]
-        argv = [*TINY, "--data", str(store), *ARGUMENTS, *place]
-        ranks.append(zygote.start(directory, 1, argv, variables=BY_HAND))
+        place = {"RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(len(directories))}
+        place |= {"LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        argv = [*TINY, "--data", str(store), *ARGUMENTS, "--steps", str(steps)]
+        ranks.append(zygote.start(directory, 1, argv, variables=place))
     assert [rank.wait(240.0) for rank in ranks] == [[0]] * len(ranks), [rank.output() for rank in ranks]
     return [rank.output() for rank in ranks]
 
