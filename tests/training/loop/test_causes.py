@@ -85,6 +85,7 @@ class SlowJob:
             stop=SimpleNamespace(requested=False),
             writer=None,
             before_save=lambda beat: None,
+            profile=None,
         )
         source: Any = SimpleNamespace(prepare=lambda step, weights: NUM_STEPS, steps=self.steps)
         plan = plan_batches(8, 8, [1.0], "cpu")

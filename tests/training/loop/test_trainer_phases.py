@@ -78,6 +78,7 @@ def services_of(said: list[str], beats: list[Phase], exchange: Any = None) -> An
         stop=SimpleNamespace(requested=False),
         writer=None,
         before_save=lambda beat: None,
+        profile=None,
         observer=None,
         clock=PartClock.on(torch.device("cpu")),
     )
