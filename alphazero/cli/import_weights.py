@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from alphazero.base.errors import WeightsError
 from alphazero.base.text import escaped
+from alphazero.run.overview import network_text
 
 if TYPE_CHECKING:
     from alphazero.network.weights.weights import Metadata
@@ -43,31 +44,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def describe(source: Path, config: NetworkConfig, parameters: int, metadata: Metadata) -> str:
-    """The network in a few lines."""
-    body = [f"squeeze-excitation   {f'yes, ratio {config.se_ratio}' if config.se_ratio else 'no'}"]
-    if config.body == "attention":
-        body = [
-            f"encoders' heads      {config.heads}",
-            f"feed-forward units   {config.ffn_width}",
-            f"embedding            {config.embedding}",
-            f"smolgen              {'yes' if config.smolgen_channels else 'no'}",
-        ]
-    policy = {"convolution": "convolutional", "attention": "attention"}[config.policy_head]
-    heads = f"policy ({policy}), value (win/draw/loss)" + (", moves left" if config.moves_left else "")
-    lines = [
-        f"{source}:",
-        f"  body                 {config.body}",
-        f"  blocks               {config.blocks}",
-        f"  filters              {config.filters}",
-        *(f"  {line}" for line in body),
-        f"  heads                {heads}",
-        f"  parameters           {parameters:,}",
-    ]
-    if config.other_heads:
-        kept = sorted({entry.rpartition("/")[0] for entry in config.other_heads.split()})
-        lines.append(f"  kept, not played     {', '.join(kept)}")
-    if "training_steps" in metadata:
-        lines.append(f"  training steps       {metadata['training_steps']:,}")
-    if metadata.get("license"):
-        lines.append(f"  licence              {metadata['license']}")
-    return "\n".join(map(escaped, lines))
+    """The network's shape, and what its file says of it."""
+    kept = sorted({entry.rpartition("/")[0] for entry in config.other_heads.split()})
+    facts = {
+        "network": f"{network_text(vars(config))}, {parameters:,} parameters",
+        "kept, not played": ", ".join(kept),
+        "training steps": metadata.get("training_steps"),
+        "licence": metadata.get("license"),
+    }
+    lines = [f"  {name:18}{value}" for name, value in facts.items() if value]
+    return "\n".join(map(escaped, [f"{source}:", *lines]))

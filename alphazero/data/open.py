@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from alphazero.base.errors import ConfigError, DataError
+from alphazero.base.errors import DataError
 from alphazero.base.log import Work
 from alphazero.data.formats.files import Source, ignore
 from alphazero.data.formats.importer import VERSION as IMPORT_VERSION
@@ -19,7 +19,7 @@ from alphazero.data.formats.pgn import PGN
 from alphazero.data.store.games import GameRow, games_of
 from alphazero.data.store.schema import FIELDS
 from alphazero.data.store.store import MANIFEST_NAME, GameStore, named_faults
-from alphazero.data.store.summary import StoreSummary, summarize
+from alphazero.data.store.summary import summarize
 from alphazero.data.store.verification import KnownDigests
 from alphazero.games.board import Board
 from alphazero.games.notation import RESULTS
@@ -119,11 +119,7 @@ def cache_key(sources: Sequence[Source]) -> str:
 
 
 if TYPE_CHECKING:
-    import pandas
     import pyarrow
-
-# Columns with an entry a ply or more: not of a table with a row a game.
-MOVES = "moves"
 
 
 @dataclass(frozen=True)
@@ -190,7 +186,7 @@ class Store:
         columns: dict[str, Any] = dict.fromkeys(row.shard.table.column_names) | row.values | lists
         line = make_line(self.game, columns["start_fen"])
         texts = []
-        for ply, move in enumerate(columns[MOVES]):
+        for ply, move in enumerate(columns["moves"]):
             if move not in line.legal():
                 raise DataError(f"{row.place}, ply {ply}: an illegal move; expected a legal one")
             texts.append(line.move_to_text(move))
@@ -198,8 +194,8 @@ class Store:
         result = RESULTS[columns["result"]]
         return StoredGame(self.game, number, columns["start_fen"], texts, result, columns)
 
-    def summary(self) -> StoreSummary:
-        """Counts over all games: results, lengths, searches, sources."""
+    def summary(self) -> dict[str, Any]:
+        """Counts over all games, as `alphazero data info --json` has them."""
         return summarize(self.store)
 
     def to_arrow(self) -> pyarrow.Table:
@@ -208,50 +204,6 @@ class Store:
 
         tables = [view.table for view in self.store.shards]
         return pyarrow.concat_tables(tables) if tables else pyarrow.table({})
-
-    def to_pandas(self, columns: list[str] | None = None) -> pandas.DataFrame:
-        """A row a game; by default the columns with one value a game, and `plies`.
-
-        columns: those wanted, by their names in docs/data_format.md. Needs pandas.
-        """
-        try:
-            import pandas  # noqa: F401 - what pyarrow makes a frame with
-        except ImportError as error:
-            raise ConfigError(
-                "to_pandas: pandas is not installed; expected pip install 'alphazero[pandas]'"
-            ) from error
-        import pyarrow
-        import pyarrow.compute as pc
-
-        table = self.to_arrow()
-        lists = {field.name for field in table.schema if pyarrow.types.is_list(field.type)}
-        chosen = columns or [name for name in table.column_names if name not in lists]
-        unknown = [name for name in chosen if name not in table.column_names]
-        if unknown:
-            raise ConfigError(
-                f"to_pandas: {unknown[0]!r}: no such column; expected some of {', '.join(table.column_names)}"
-            )
-        frame = table.select(chosen)
-        if columns is None and MOVES in lists:
-            frame = frame.append_column("plies", pc.list_value_length(table[MOVES]))
-        return frame.to_pandas()
-
-    def positions_to_pandas(self, games: int | None = None) -> pandas.DataFrame:
-        """A row a position of the first `games` games (all): game, ply, position, move, result.
-
-        Replays the games in Python: for some thousand of them. result: of the whole game.
-        """
-        import pandas
-
-        rows = []
-        for game in self:
-            if games is not None and game.number >= games:
-                break
-            line = make_line(self.game, game.start)
-            for ply, move in enumerate(game.moves):
-                rows.append((game.number, ply, str(line), move, game.result))
-                line.push_text(move)
-        return pandas.DataFrame(rows, columns=["game", "ply", "position", "move", "result"])
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r}: {len(self)} games of {self.game})"

@@ -38,7 +38,7 @@ STOCKFISH = "stockfish"
 # Where Debian keeps programs that are games: not on every user's PATH.
 GAMES = "/usr/games"
 
-VERSION = 1
+VERSION = 1  # of the players and of what is kept of them
 SIMULATIONS = (10, 30, 100, 300, 1000, 3000)  # a move
 PAIRS = 24  # of games between neighbours
 # The score of the first against the second in pairs of games, numbered from the first number on.
@@ -101,21 +101,12 @@ def _player(entry: Mapping[str, Any], stockfish: str, networks: Path) -> Player:
     )
 
 
-@dataclass(frozen=True)
-class _KeptScores:
-    """The file. scores: of each player against the one below, by name."""
-
-    version: int
-    game: str
-    scores: dict[str, MatchScore]
-
-
 class EstimatedLadder:
     """The ladder of a game other than chess while it is played."""
 
     def __init__(self, game: str, directory: Path | None = None) -> None:
-        """directory: of the file that keeps the scores, by default the user's cache."""
-        name = hashlib.sha256(game.encode()).hexdigest()[:16]
+        """directory: of the file that keeps the scores, each against the one below; else the user's cache."""
+        name = hashlib.sha256(f"{VERSION} {game}".encode()).hexdigest()[:16]
         self._file = (directory or default_cache_directory()) / f"ladder-{name}.json"
         self._game = game
         self._players = [Player("random", "random")]  # from the weakest
@@ -135,7 +126,7 @@ class EstimatedLadder:
                 self._scores[high.name] += play(high, low, done, min(PAIRS_AT_ONCE, PAIRS - done))
                 with contextlib.suppress(OSError):  # where it cannot be kept, it is played again
                     self._file.parent.mkdir(parents=True, exist_ok=True)
-                    write_json(self._file, asdict(_KeptScores(VERSION, self._game, self._scores)))
+                    write_json(self._file, {name: asdict(score) for name, score in self._scores.items()})
         return self._ladder()
 
     def table(self, ladder: Ladder) -> list[tuple[str, str, str]]:
@@ -163,17 +154,9 @@ class EstimatedLadder:
         return Ladder(self._game, rungs, scale, digest)
 
     def _kept(self) -> dict[str, MatchScore]:
-        """What was played before; nothing where the file is absent, damaged or of another version."""
+        """What was played before; nothing where the file is absent, damaged or has other players."""
         try:
-            kept = from_json(_KeptScores, read_text(self._file))
+            kept = from_json(dict[str, MatchScore], read_text(self._file))
         except (OSError, ValueError):
             return {}
-        names = [player.name for player in self._players[1:]]
-        is_ours = (kept.version, kept.game) == (VERSION, self._game) and kept.scores.keys() <= {*names}
-        return kept.scores if is_ours and all(map(_is_whole, kept.scores.values())) else {}
-
-
-def _is_whole(score: MatchScore) -> bool:
-    """Whether the games are these pairs, and no more than are played."""
-    counts = (score.wins, score.draws, score.losses, *score.pairs)
-    return len(score.pairs) == 5 and min(counts) >= 0 and score.games == 2 * sum(score.pairs) <= 2 * PAIRS
+        return kept if kept.keys() <= {player.name for player in self._players[1:]} else {}

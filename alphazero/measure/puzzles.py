@@ -1,4 +1,4 @@
-"""Lichess's puzzles: read, solved by a player move by move, and the rating that explains what was solved.
+"""Lichess's puzzles, solved by a player move by move as test suites are, and the rating that explains it.
 
 A puzzle begins with the opponent's move; then each move of the solver must be the solution's, or mate: "any
 move that checkmates should win the puzzle" (https://database.lichess.org/#puzzles). The puzzle's rating is
@@ -8,32 +8,27 @@ that of an opponent, who wins where the solver fails.
 from __future__ import annotations
 
 import csv
-import math
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
-
-import numpy as np
+from typing import Protocol, TypeAlias
 
 from alphazero.base.errors import DataError, GameInputError
 from alphazero.base.text import quoted, reason, shortened
 from alphazero.data.formats.pgn import text_lines
 from alphazero.games.core_types import Line
+from alphazero.games.notation import move_text
 from alphazero.games.registry import make_line
-from alphazero.measure.elo import zero_of
-from alphazero.measure.rating import ELO_PER_UNIT, Rating
+from alphazero.measure.rating import Rating, posterior
 
 WHAT = "puzzles as CSV"
 COLUMNS = ("FEN", "Moves", "Rating")
 # Of a file without a line of names, by their number.
 UNNAMED = {3: COLUMNS, 9: ("PuzzleId", *COLUMNS), 10: ("PuzzleId", *COLUMNS)}
 BAND = 200  # of ratings, in a table
-# Half of the 95 % quantile of chi squared with one degree of freedom: the ends of an interval by likelihood.
-LIKELIHOOD_DROP = 1.920729
-FARTHEST = 4000.0  # from all puzzles' ratings, where a search for an end gives up
 # The moves at the ends of lines, by the puzzles' numbers.
 Choose: TypeAlias = Callable[[Mapping[int, Line]], Sequence[int]]
 
@@ -121,34 +116,43 @@ def _puzzle(path: Path, number: int, row: dict[str, str]) -> Puzzle:
     return Puzzle(shortened(row.get("PuzzleId") or f"{path.name}:{number}"), fen, moves, int(rating))
 
 
-def solve(
-    puzzles: Sequence[Puzzle],
-    choose: Choose,
-    at_once: int,
-    ended: Callable[[int], None],
-) -> list[bool]:
-    """Which of them a player solves, `at_once` at a time.
+class Problem(Protocol):
+    """A position with a solution: a puzzle, or one of a test suite."""
+
+    @property
+    def name(self) -> str: ...
+
+    def line(self) -> Line: ...
+
+    def judge(self, line: Line, move: int) -> bool | None: ...
+
+
+def failures(
+    problems: Sequence[Problem], choose: Choose, at_once: int, ended: Callable[[int], None]
+) -> list[str | None]:
+    """The move by which a player fails each of them, None where it solves it; `at_once` at a time.
 
     `ended` is called with the number of each that is over. Where the rules have ended the game (Lichess waits
-    for a claim of a draw), no move is left to find.
+    for a claim of a draw), no move is left to find and none is given.
     """
-    solved = [False] * len(puzzles)
-    waiting = iter(enumerate(puzzles))
+    failed: list[str | None] = [""] * len(problems)
+    waiting = iter(enumerate(problems))
     lines: dict[int, Line] = {}
     while True:
-        lines |= {number: puzzle.line() for number, puzzle in islice(waiting, at_once - len(lines))}
+        lines |= {number: problem.line() for number, problem in islice(waiting, at_once - len(lines))}
         if not lines:
-            return solved
-        verdicts: dict[int, bool | None] = {n: False for n, line in lines.items() if line.outcome().over}
-        asked = {number: line for number, line in lines.items() if number not in verdicts}
-        moves = choose(asked) if asked else ()
-        for (number, line), move in zip(asked.items(), moves, strict=True):
-            verdicts[number] = puzzles[number].judge(line, move)
-        for number, verdict in verdicts.items():
+            return failed
+        asked = {number: line for number, line in lines.items() if not line.outcome().over}
+        over = lines.keys() - asked.keys()
+        for (number, line), move in zip(asked.items(), choose(asked) if asked else (), strict=True):
+            text = move_text(line, move)
+            verdict = problems[number].judge(line, move)
             if verdict is not None:
-                solved[number] = verdict
-                del lines[number]
-                ended(number)
+                failed[number] = None if verdict else text
+                over.add(number)
+        for number in over:
+            del lines[number]
+            ended(number)
 
 
 def bands(puzzles: Sequence[Puzzle], solved: Sequence[bool]) -> list[dict[str, int]]:
@@ -163,26 +167,10 @@ def bands(puzzles: Sequence[Puzzle], solved: Sequence[bool]) -> list[dict[str, i
 
 
 def explaining_rating(puzzles: Sequence[Puzzle], solved: Sequence[bool]) -> Rating:
-    """The likeliest rating by Elo's logistic model, with the ends of its 95 % interval by likelihood ratio.
+    """The rating whose points against opponents of the puzzles' ratings would be those solved.
 
-    Infinite, as is one end, where all are solved or none. The ratings of the puzzles count as exact.
+    Where all are solved, or none, its end is that of the prior. The ratings of the puzzles count as exact.
     """
-    ratings_P = np.array([puzzle.rating for puzzle in puzzles], np.float64)
-    solved_P = np.array(solved, bool)
-
-    def likelihood(rating: float) -> float:
-        distance_P = (rating - ratings_P) / ELO_PER_UNIT
-        return -float(np.logaddexp(0, np.where(solved_P, -distance_P, distance_P)).sum())
-
-    def missing(rating: float) -> float:
-        """Puzzles that such a player solves less than those solved: it falls with the rating."""
-        return float(solved_P.sum() - (1 / (1 + np.exp((ratings_P - rating) / ELO_PER_UNIT))).sum())
-
-    lowest, highest = float(ratings_P.min()) - FARTHEST, float(ratings_P.max()) + FARTHEST
-    best = zero_of(missing, lowest, highest)
-    least = likelihood(best) - LIKELIHOOD_DROP
-    low = zero_of(lambda rating: least - likelihood(rating), lowest, best)
-    high = zero_of(lambda rating: likelihood(rating) - least, best, highest)
-    if solved_P.all():
-        return Rating(math.inf, low, math.inf)
-    return Rating(best, low, high) if solved_P.any() else Rating(-math.inf, -math.inf, high)
+    games = Counter(puzzle.rating for puzzle in puzzles)
+    points = Counter(puzzle.rating for puzzle, own in zip(puzzles, solved, strict=True) if own)
+    return posterior(((rating, points[rating], number) for rating, number in games.items()), list(games))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,23 +135,30 @@ class LadderRating(Rating):
         return "above" if points == self.games else "" if points else "below"
 
 
-def estimate(met: Sequence[tuple[Rung, MatchScore]], ladder: Sequence[Rung]) -> LadderRating:
-    """Median and 95 % quantiles of the rating's posterior (Bradley-Terry), its prior uniform over the ladder.
+def posterior(met: Iterable[tuple[float, float, int]], ratings: Sequence[float]) -> Rating:
+    """Median and 95 % quantiles of a player's rating (Bradley-Terry), the prior uniform from BEYOND below the
+    lowest of `ratings` to BEYOND above the highest.
 
-    A draw counts as half a win and half a loss: the interval is wider than it need be, never narrower.
+    met: ratings of opponents, points against them, games. A draw counts as half a win and half a loss: the
+    interval is wider than it need be, never narrower.
     """
-    ratings = [rung.rating for rung in ladder]
     grid = np.arange(min(ratings) - BEYOND, max(ratings) + BEYOND + STEP, STEP)
     likelihood = np.zeros(len(grid))
-    for rung, score in met:
-        points = score.wins + 0.5 * score.draws
-        distance = (grid - rung.rating) * np.log(10) / 400
+    for rating, points, games in met:
+        distance = (grid - rating) * np.log(10) / 400
         likelihood -= points * np.logaddexp(0, -distance)
-        likelihood -= (score.games - points) * np.logaddexp(0, distance)
+        likelihood -= (games - points) * np.logaddexp(0, distance)
     weight = np.exp(likelihood - likelihood.max())
     reached = np.cumsum(weight) / weight.sum()
     low, middle, high = (float(grid[np.searchsorted(reached, at)]) for at in (TAIL, 0.5, 1 - TAIL))
-    return LadderRating(middle, low, high, tuple(met))
+    return Rating(middle, low, high)
+
+
+def estimate(met: Sequence[tuple[Rung, MatchScore]], ladder: Sequence[Rung]) -> LadderRating:
+    """The rating of a player on the ladder by its games with some of the rungs."""
+    games = [(rung.rating, score.wins + 0.5 * score.draws, score.games) for rung, score in met]
+    found = posterior(games, [rung.rating for rung in ladder])
+    return LadderRating(found.elo, found.low, found.high, tuple(met))
 
 
 def rate(

@@ -14,6 +14,7 @@ from alphazero.base.text import counted, near_match, quoted, table
 from alphazero.games.board import Board
 from alphazero.games.drawing import Style, can_be_flipped
 from alphazero.games.notation import move_text, move_texts, read_move
+from alphazero.games.outside.names import is_outside
 from alphazero.games.registry import CHESS
 from alphazero.play.search_text import LONGEST_PV, chances_text, lines_text, value_text
 from alphazero.search.snapshot import Snapshot
@@ -122,11 +123,16 @@ class PlaySession:
         plan = " ".join(move_texts(line, best.pv[:LONGEST_PV]))
         value, effort = value_text(best.q, best.mate), counted(found.nodes, "visit")
         text = f"{move_text(line, best.move)}  ({value} for it, {effort}"
-        self._board.push(best.text)
+        self._push(best.move)
         self._show()
         self.write(f"the network plays {text}: {plan})")
         if self._board.is_over:
             self._keep()
+
+    def _push(self, move: int) -> None:
+        """By number in games of others, where several moves may have one name."""
+        line = self._board.line
+        self._board.push(move if is_outside(line.NAME) else line.move_to_text(move))
 
     def _search(self) -> Snapshot:
         from alphazero.play.net import search_line
@@ -164,7 +170,7 @@ class PlaySession:
             move = read_move(self._board.line, typed)
         except GameInputError as error:
             raise GameInputError(f"{quoted(typed)}: did you mean {near}?" if near else str(error)) from None
-        self._board.push(self._board.line.move_to_text(move))
+        self._push(move)
         if self._board.is_over:
             self._show()
             self._keep()

@@ -355,6 +355,15 @@ class RunConfig:
         scope=Scope.NODE,
         is_common=True,
     )
+    profile: str = setting(
+        "",
+        "steps to record with torch's profiler, into profile/ of the run: 101-103 of rank 0, 101-103@0,3, "
+        "101-103@all",
+        pattern="([1-9][0-9]{0,8}-[1-9][0-9]{0,8}(@(all|[0-9]{1,6}(,[0-9]{1,6})*))?)?",
+        expected="the first and the last step, as 101-103, and ranks behind @",
+        scope=Scope.START,
+        metavar="STEPS",
+    )
     health_interval: float = setting(
         30.0,
         "seconds between checks of the GPUs and the host during training; 0 turns them off",

@@ -161,14 +161,7 @@ def test_import_weights_says_what_it_read_and_writes_it(
 ):
     source, target = shared_data / "lc0" / "maia-1100.pb.gz", tmp_path / "maia.pt"
     assert main(["import-weights", str(source), str(target)]) == 0
-    printed = capsys.readouterr().out
-    for words in (
-        "blocks               6",
-        "filters              64",
-        "yes, ratio 8",
-        "policy (convolutional)",
-    ):
-        assert words in printed
+    assert "6x64, squeeze-excitation 1/8" in capsys.readouterr().out
     network, metadata = open_network(target, torch.device("cpu"))
     assert (network.config.blocks, network.config.filters, network.config.se_ratio) == (6, 64, 8)
     assert metadata["imported_from"] == "maia-1100.pb.gz"

@@ -51,9 +51,9 @@ def test_info_describes_a_store(store: Path, capsys: pytest.CaptureFixture[str])
     for words in (
         "chess, 2 games, 4 plies",
         "mean length   2.0 plies",
-        "1-0 1, 1/2-1/2 1, 0-1 0, none 0",
+        "1-0 1, 1/2-1/2 1, 0-1 0, * 0",
         "Elo           2500-2500",
-        "quarantined   2, move 1, variant 1",
+        "quarantined   move 1, variant 1",
         "games.pgn: 4 games, 2 imported, 2 quarantined",
     ):
         assert words in shown

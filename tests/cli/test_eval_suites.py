@@ -41,20 +41,16 @@ def test_a_suite_is_tried_by_each_network_alone_and_searching(
     networks = json.loads(capsys.readouterr().out)["networks"]
     assert [network["weights"] for network in networks] == [files["net0"], files["net1"]]
     for network in networks:
-        (suite,) = network["suites"]
-        assert suite["solved"].keys() == {"network alone", "50 simulations"}
+        (suite,) = network["sets"]
+        assert suite["positions"] == 2 and suite["players"].keys() == {"network alone", "50 simulations"}
         # Whatever the network thinks, its search finds the mate, in the second position as well.
-        assert suite["solved"]["50 simulations"] == 1
-        mate, other = suite["positions"]
-        assert (mate["id"], mate["wanted"], other["wanted"]) == ("mate", "bm Ra8#", "am Ra8#")
-        answer = mate["answers"]["50 simulations"]
-        assert answer["move"] == "Ra8#" and answer["solved"] and 1 <= answer["within"] <= 50
-        assert other["answers"]["50 simulations"] == {"move": "Ra8#", "solved": False, "within": None}
-        assert mate["answers"]["network alone"]["within"] is None
+        searched = suite["players"]["50 simulations"]
+        assert searched["solved"] == 1
+        assert searched["unsolved"] == [{"id": "other", "move": "Ra8#"}]
     assert evaluate(files, *words) == 0
     text = capsys.readouterr().out
     lines = text.splitlines()
-    assert lines[0].split("  ")[0] == "suite" and lines[0].endswith("within 25  within 50")
+    assert lines[0].split("  ")[0] == "suite" and lines[0].endswith("network alone  50 simulations")
     assert lines[1].split()[0] == "suite.epd" and lines[1].split()[-1] == "1"
     assert f"not solved by {files['net0']}, 50 simulations: other Ra8#" in " ".join(text.split())
 
@@ -63,11 +59,12 @@ def test_puzzles_are_the_same_for_all_and_rated(files: dict[str, str], capsys: p
     words = ["--weights", "net0", "net1", "--puzzles", "puzzles.csv", "--simulations", "50"]
     assert evaluate(files, *words, "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["puzzles"], found["in_file"]) == (3, 3)
     for network in found["networks"]:
-        searched = network["players"]["50 simulations"]
+        (puzzles,) = network["sets"]
+        assert (puzzles["positions"], found["in_file"]) == (3, 3)
+        searched = puzzles["players"]["50 simulations"]
         # Any mate solves a puzzle. In the third, of 20 legal moves an untrained network must find two.
-        assert searched["unsolved"] == ["none"] and searched["solved"] == 2
+        assert [each["id"] for each in searched["unsolved"]] == ["none"] and searched["solved"] == 2
         assert [(band["low"], band["puzzles"], band["solved"]) for band in searched["bands"]] == [
             (600, 1, 1),
             (1800, 1, 1),
@@ -78,9 +75,9 @@ def test_puzzles_are_the_same_for_all_and_rated(files: dict[str, str], capsys: p
     assert evaluate(files, *words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"3 of 3 puzzles of {files['puzzles.csv']} (evenly spread)"
-    assert lines[2] == f"{files['net0']}: puzzles solved"
-    assert lines[4].split() == ["rating", "puzzles", "network", "alone", "50", "simulations"]
-    assert lines[8].split()[:2] == ["all", "3"] and lines[8].endswith("2  66.7%")
+    assert lines[1] == f"{files['net0']}: puzzles solved"
+    assert lines[3].split() == ["rating", "puzzles", "network", "alone", "50", "simulations"]
+    assert lines[7].split()[:2] == ["all", "3"] and lines[7].endswith("2  66.7%")
 
 
 def test_some_puzzles_are_drawn_evenly_or_by_a_seed(
@@ -89,22 +86,22 @@ def test_some_puzzles_are_drawn_evenly_or_by_a_seed(
     def tried(*words: str) -> list[int]:
         assert evaluate(files, "--weights", "net0", "--puzzles", "puzzles.csv", "--json", *words) == 0
         found = json.loads(capsys.readouterr().out)
-        assert (found["puzzles"], found["in_file"]) == (2, 3)
-        return [band["low"] for band in found["networks"][0]["players"]["network alone"]["bands"]]
+        (puzzles,) = found["networks"][0]["sets"]
+        assert (puzzles["positions"], found["in_file"]) == (2, 3)
+        return [band["low"] for band in puzzles["players"]["network alone"]["bands"]]
 
     assert tried("--count", "2") == [600, 1800]
     drawn = {tuple(tried("--count", "2", "--seed", str(seed))) for seed in range(8)}
     assert len(drawn) > 1 and drawn <= {(600, 1800), (600, 2000), (1800, 2000)}
 
 
-def test_all_or_nothing_solved_has_an_open_end(files: dict[str, str], capsys: pytest.CaptureFixture[str]):
+def test_all_solved_is_a_bound(files: dict[str, str], capsys: pytest.CaptureFixture[str]):
     Path(files["puzzles.csv"]).write_text("\n".join(PUZZLES.splitlines()[:2]) + "\n")
     words = ["--weights", "net0", "--puzzles", "puzzles.csv", "--simulations", "50"]
     assert evaluate(files, *words, "--json") == 0
-    rating = json.loads(capsys.readouterr().out)["networks"][0]["players"]["50 simulations"]["rating"]
-    assert rating["elo"] is None and rating["high"] is None and rating["low"] < 600
-    assert evaluate(files, *words) == 0
-    assert " to any above" in capsys.readouterr().out
+    (puzzles,) = json.loads(capsys.readouterr().out)["networks"][0]["sets"]
+    rating = puzzles["players"]["50 simulations"]["rating"]
+    assert rating["low"] < rating["elo"] < rating["high"] <= 600 + 800
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from alphazero.base.errors import AlphaZeroError
 from alphazero.cli.command_table import run_command
 from alphazero.play.session import PlaySession
 from alphazero.search.tree_search import SearchLimits
+from tests.support.paths import REPOSITORY
 
 Play = Callable[..., str]
 PLAIN = az.Style(unicode=False)
@@ -259,3 +260,19 @@ def test_analyse_draws_connect_four(nets, capsys):
     assert run_command(words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[4:7] == ["  . . . o . . .", "  . . . x . . .", "  1 2 3 4 5 6 7"]
+
+
+def test_moves_of_one_name_are_played_by_their_numbers(tmp_path):
+    """Nim whose moves name the number taken alone: from piles of 1, 2 and 3, "take 1" is three moves."""
+    rules = tmp_path / "alike.py"
+    named = 'return "abcdefgh"[pile] + str(taken + 1)'
+    rules.write_text(
+        (REPOSITORY / "examples" / "nim.py").read_text().replace(named, 'return f"take {taken + 1}"')
+    )
+    net = az.new_net(f"{rules}:Nim(piles=3)", blocks=1, filters=8)
+    shown: list[str] = []
+    lines = iter(["3", "moves"])
+    PlaySession(net, PLAIN, lambda _: next(lines, None), shown.append, "first", SearchLimits(nodes=30)).run()
+    assert str(az.Board(net.game, moves=["3"])) == "a:1  b:1  c:3"  # action 3 takes one of the second pile
+    assert "a:1  b:2  c:2" not in shown  # nor has the network's answer been another of that name
+    assert "a:1  b:1  c:2" in shown

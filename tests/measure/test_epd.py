@@ -1,21 +1,17 @@
-"""EPD suites: read as python-chess reads them, faults by file and line, what is solved and within what."""
+"""EPD suites: read as python-chess reads them, faults by file and line, and what is solved."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import chess
 import pytest
-import torch
 import zstandard
 
 from alphazero.base.errors import DataError
-from alphazero.base.log import Work
 from alphazero.games.core_types import Line
-from alphazero.measure.epd import EpdPosition, answers_alone, answers_of_search, read_epd
-from alphazero.network.weights.open_network import open_network
-from alphazero.play.matches.players import engine_trees
-from alphazero.search.game_trees import GameTrees
-from tests.support.evaluation.small_nets import write_small_net
+from alphazero.measure.epd import EpdPosition, read_epd
+from alphazero.measure.puzzles import failures
 
 START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq -"
 MATE_IN_1 = "6k1/5ppp/8/8/8/8/8/R5K1 w - - bm Ra8#"
@@ -58,11 +54,10 @@ def test_moves_are_san_with_or_without_marks_or_uci_and_operations_stand_in_any_
     assert texts(found[0], found[0].best) == {"e2e4", "g1f3", "d2d4"}
     assert texts(found[1], found[1].avoid) == {"f2f3", "g2g4"} and not found[1].best
     assert texts(found[2], found[2].best) == {"g2h1q", "e8g8"}
-    assert found[2].wanted == "bm gxh1=Q+ O-O; am Kd8"
     assert str(found[3].line()) == "6k1/5ppp/8/8/8/8/8/R5K1 w - - 12 40"
     line = found[1].line()
-    assert found[1].is_solved_by(line.text_to_move("e2e4"))
-    assert not found[1].is_solved_by(line.text_to_move("g2g4"))
+    assert found[1].judge(line, line.text_to_move("e2e4"))
+    assert not found[1].judge(line, line.text_to_move("g2g4"))
 
 
 def test_packed_suites_are_read(tmp_path: Path):
@@ -98,36 +93,10 @@ def test_a_file_without_positions_is_refused(tmp_path: Path):
         read_epd(tmp_path / "none.epd")
 
 
-@pytest.fixture(scope="module")
-def trees(tmp_path_factory: pytest.TempPathFactory) -> GameTrees:
-    """Of an untrained network."""
-    device = torch.device("cpu")
-    weights = write_small_net(tmp_path_factory.mktemp("net") / "small.pt", "chess", seed=3)
-    return engine_trees(open_network(weights, device)[0], device, "fp32", 16)
-
-
-def test_a_search_solves_mates_and_reports_from_where_on(tmp_path: Path, trees: GameTrees):
-    """Mates and what is none, whatever the network: more positions than one round has trees."""
-    kinds = [MATE_IN_1, MATE_IN_1.replace("bm Ra8#", "bm Kf1"), MATE_IN_1.replace("bm", "am")]
-    positions = read(tmp_path, *(f"{text};" for text in kinds * 30))
-    work = Work("suite", 0, "")
-    answers = answers_of_search(positions, trees, 64, work)
-    assert {answer.move for answer in answers} == {"Ra8#"}
-    assert [answer.solved for answer in answers] == [True, False, False] * 30
-    assert all((answer.within is not None) is answer.solved for answer in answers)
-    assert all(1 <= answer.within <= 64 for answer in answers[::3])
-    assert work.done == 64 * len(positions)
-
-
-def test_a_player_without_search_has_its_moves_judged(tmp_path: Path):
+def test_a_player_s_moves_are_judged(tmp_path: Path):
     positions = read(tmp_path, f"{START} bm e4;", f"{START} am e4;", f"{START} bm e4 d4; am a3;")
 
-    def always_e4(lines: list[Line]) -> list[int]:
-        return [line.text_to_move("e2e4") for line in lines]
+    def always_e4(lines: Mapping[int, Line]) -> list[int]:
+        return [line.text_to_move("e2e4") for line in lines.values()]
 
-    answers = answers_alone(positions, always_e4)
-    assert [(answer.move, answer.solved, answer.within) for answer in answers] == [
-        ("e4", True, None),
-        ("e4", False, None),
-        ("e4", True, None),
-    ]
+    assert failures(positions, always_e4, 2, lambda number: None) == [None, "e4", None]

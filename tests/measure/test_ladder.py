@@ -94,17 +94,10 @@ def test_an_interrupted_ladder_continues_with_the_games_that_are_missing(tmp_pat
     "damage",
     [
         lambda kept: "no JSON",
-        lambda kept: json.dumps({**kept, "version": 2}),
-        lambda kept: json.dumps({**kept, "game": "another"}),
-        lambda kept: json.dumps({**kept, "scores": []}),
-        lambda kept: json.dumps({**kept, "scores": {"mcts-10": 5}}),
-        lambda kept: json.dumps({**kept, "scores": {"mcts-11": kept["scores"]["mcts-10"]}}),
-        lambda kept: json.dumps(
-            {**kept, "scores": {"mcts-10": {**kept["scores"]["mcts-10"], "wins": 10**6}}}
-        ),
-        lambda kept: json.dumps(
-            {**kept, "scores": {"mcts-10": {**kept["scores"]["mcts-10"], "pairs": [-1]}}}
-        ),
+        lambda kept: "[]",
+        lambda kept: json.dumps({**kept, "mcts-10": 5}),
+        lambda kept: json.dumps({"mcts-11": kept["mcts-10"]}),
+        lambda kept: json.dumps({**kept, "mcts-10": {**kept["mcts-10"], "wins": "many"}}),
     ],
 )
 def test_a_damaged_file_is_played_again(tmp_path: Path, damage) -> None:
@@ -113,7 +106,7 @@ def test_a_damaged_file_is_played_again(tmp_path: Path, damage) -> None:
     file.write_text(damage(json.loads(file.read_text())))
     match = Match(2)
     estimated(match, tmp_path)
-    assert len(match.calls) == 18 and json.loads(file.read_text())["game"] == GAME
+    assert len(match.calls) == 18 and len(json.loads(file.read_text())) == 6
 
 
 def test_a_ladder_that_cannot_be_kept_is_played_all_the_same(tmp_path: Path) -> None:

@@ -32,21 +32,11 @@ def test_games_of_a_store(store):
         store[64]
 
 
-def test_a_store_as_data_frames(store):
-    frame = store.to_pandas()
-    assert len(frame) == 64
-    assert list(frame["plies"]) == [len(game) for game in store]
-    assert "moves" not in frame.columns
-    assert list(store.to_pandas(["moves", "result"]).columns) == ["moves", "result"]
-    assert store.to_arrow().num_rows == 64
-    with pytest.raises(az.AlphaZeroError, match="'move': no such column"):
-        store.to_pandas(["move"])
-    positions = store.positions_to_pandas(games=2)
-    assert len(positions) == len(store[0]) + len(store[1])
-    row = positions.iloc[len(store[0]) + 5]
-    assert (row["game"], row["ply"], row["move"]) == (1, 5, store[1].moves[5])
-    assert row["position"] == store[1].board(5).fen
-    assert store.summary().games == 64
+def test_a_store_as_a_table(store):
+    table = store.to_arrow()
+    assert [len(moves) for moves in table["moves"].to_pylist()] == [len(game) for game in store]
+    assert len(table.to_pandas()) == 64
+    assert store.summary()["games"] == 64
 
 
 def test_pgn_files_are_imported_once(shared_data, tmp_path):

@@ -1,6 +1,7 @@
 """What people tune an engine with: VerboseMoveStats, and moves drawn by temperature."""
 
 import re
+import time
 
 import chess
 import pytest
@@ -54,3 +55,22 @@ def test_a_drawn_move_is_legal_and_its_ponder_move_too() -> None:
                     assert words[1] in ("a2a3", "h2h4")
                 if len(words) > 2:
                     board.push_uci(words[3])
+
+
+def test_with_a_node_limit_every_go_is_one_of_so_many_nodes() -> None:
+    with DrivenEngine() as engine:
+        position = ("ucinewgame", "position startpos moves e2e4")
+        plain = engine.best_move(*position, "go nodes 7")
+        engine.send("setoption name NodeLimit value 7")
+        for limits in ("nodes 500", "wtime 900000 btime 900000", "movetime 60000", "depth 9", "mate 5"):
+            engine.send(*position, f"go {limits}")
+            told = engine.until("bestmove")
+            assert told[-1].split()[1] == plain and " nodes 7 " in told[-2]
+        engine.send(*position, "go infinite")
+        engine.until(lambda line: " nodes 7 " in line)
+        time.sleep(0.3)
+        assert not any(line.startswith("bestmove") for line in engine.lines[-1:])
+        engine.send("stop")
+        assert engine.until("bestmove")[-1].split()[1] == plain
+        engine.send("setoption name NodeLimit value 0", *position, "go nodes 9")
+        assert " nodes 9 " in engine.until("bestmove")[-2]

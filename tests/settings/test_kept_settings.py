@@ -55,7 +55,14 @@ def test_whatever_a_preset_or_a_default_becomes_the_run_stays_as_it_was():
     assert listed(changed_settings(saved, result)) == []
     left = {change.name for change in changed_settings(saved, result)}
     of_a_start = {"run_name", "runs_dir", "tensorboard", "wandb", "health_interval", "log_format", "quiet"}
-    of_a_start |= {"git_diff", "wandb_project", "wandb_team", "wandb_group", "gradient_accumulation_steps"}
+    of_a_start |= {
+        "git_diff",
+        "wandb_project",
+        "wandb_team",
+        "wandb_group",
+        "gradient_accumulation_steps",
+        "profile",
+    }
     of_a_start |= {"data", "validation_data", "num_workers", "cache_dir", "verify_data"}
     assert left == of_a_start
 

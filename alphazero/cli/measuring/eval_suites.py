@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import textwrap
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,16 +22,15 @@ from alphazero.settings.flags import count
 from alphazero.show.console import showing
 
 if TYPE_CHECKING:
-    from alphazero.measure.puzzles import Choose, Puzzle
-    from alphazero.play.matches.players import ChooseMoves
-    from alphazero.search.game_trees import GameTrees
+    import torch
+
+    from alphazero.measure.puzzles import Choose, Problem
+    from alphazero.network.model.resnet import AlphaZeroNet
 
 ALONE = "network alone"
 BATCH_SIZE = 256  # of a network alone, unless another is given
-AT_ONCE = 64  # puzzles whose trees share batches
-MOST_STEPS = 6  # of the table of a suite: all nodes, half of them, a quarter, ...
+AT_ONCE, ALONE_AT_ONCE = 64, 4096  # positions whose trees, or evaluations, share batches
 WIDTH = 110
-NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -58,176 +56,151 @@ def draw(eligible: npt.NDArray[np.int64], count: int, seed: int | None) -> npt.N
 
 def run(args: argparse.Namespace) -> int:
     """Try the same positions by each network and its search; print tables or JSON. Raises ConfigError."""
-    report = try_puzzles(args) if args.puzzles else try_suites(args)
-    if args.json:
-        print(json.dumps(report, indent=2))
-    else:
-        print(puzzle_tables(report) if args.puzzles else suite_table(args, report))
-    return 0
-
-
-@dataclass(frozen=True)
-class Solver:
-    """A network: its likeliest move, and its search where one is asked for."""
-
-    name: str
-    alone: ChooseMoves
-    trees: GameTrees | None
-
-
-def solvers_of(args: argparse.Namespace) -> Iterator[Solver]:
-    """Each network that is named. Raises ConfigError for one of another game, and WeightsError."""
-    from alphazero.network.inference.evaluator import NetworkEvaluator
+    from alphazero.measure.epd import read_epd
+    from alphazero.measure.puzzles import read_puzzles
     from alphazero.network.weights.open_network import open_network
-    from alphazero.play.matches.players import engine_trees, network_player
 
+    sets: dict[str, Sequence[Problem]] = {}
+    report: dict[str, Any] = {}
+    if args.puzzles:
+        sets[str(args.puzzles)], report["in_file"] = read_puzzles(
+            args.puzzles, lambda number: draw(np.arange(number), args.count or number, args.seed).tolist()
+        )
+        report["seed"] = args.seed
+    else:
+        sets = {str(path): read_epd(path) for path in args.epd}
     device = device_of(args.device)
     networks = {name: open_network(name, device)[0] for name in args.weights}
     for name, network in networks.items():
         if (game := network.spec.name) != CHESS:
             raise ConfigError(f"{name}: plays {game}; --epd and --puzzles are for {CHESS}")
-    for name, network in networks.items():
-        alone = NetworkEvaluator(network, device, args.precision, args.batch_size or BATCH_SIZE)
-        trees = None
-        if args.simulations is not None:
-            trees = engine_trees(network, device, args.precision, args.batch_size or 0)
-        yield Solver(name, network_player(alone), trees)
-
-
-def try_suites(args: argparse.Namespace) -> dict[str, Any]:
-    """Every answer, by network, suite, position and player."""
-    from alphazero.measure.epd import answers_alone, answers_of_search, read_epd
-
-    suites = {str(path): read_epd(path) for path in args.epd}
-    simulations = (args.simulations or 0) * sum(map(len, suites.values()))
-    networks = []
-    for solver in solvers_of(args):
-        rows = []
-        with showing(solver.name, simulations, "simulation") as work:
-            for suite, positions in suites.items():
-                answers = {ALONE: answers_alone(positions, solver.alone)}
-                if solver.trees is not None:
-                    searched = answers_of_search(positions, solver.trees, args.simulations, work)
-                    answers[counted(args.simulations, "simulation")] = searched
-                solved = {player: sum(answer.solved for answer in each) for player, each in answers.items()}
-                listed = [
-                    {
-                        "id": position.name,
-                        "fen": position.fen,
-                        "wanted": position.wanted,
-                        "answers": {player: asdict(each[number]) for player, each in answers.items()},
-                    }
-                    for number, position in enumerate(positions)
-                ]
-                rows.append({"suite": suite, "solved": solved, "positions": listed})
-        networks.append({"weights": solver.name, "suites": rows})
-    return {"networks": networks}
-
-
-def suite_table(args: argparse.Namespace, report: Mapping[str, Any]) -> str:
-    """A row for each suite and network, then what was not solved, with the moves made there."""
-    nodes = args.simulations or 0
-    steps = sorted({nodes >> halvings for halvings in range(MOST_STEPS)} - {0})
-    columns = ("suite", "weights", "positions", ALONE, *(f"within {step:,}" for step in steps))
-    rows: list[Sequence[str]] = [columns]
-    listed = []
-    for of_suite in zip(*(network["suites"] for network in report["networks"]), strict=True):
-        for network, suite in zip(report["networks"], of_suite, strict=True):
-            name, positions = network["weights"], suite["positions"]
-            *_, last = suite["solved"]
-            answers = [position["answers"][last] for position in positions]
-            within = [sum(0 < (answer["within"] or 0) <= step for answer in answers) for step in steps]
-            figures = map(str, (suite["solved"][ALONE], *within))
-            rows.append((Path(suite["suite"]).name, name, f"{len(positions):,}", *figures))
-            failed = (
-                f"{position['id']}{NO_BREAK}{answer['move']}"
-                for position, answer in zip(positions, answers, strict=True)
-                if not answer["solved"]
-            )
-            unsolved = f"not solved by {name}, {last}: {', '.join(failed) or 'none'}"
-            listed.append(textwrap.fill(unsolved, WIDTH, subsequent_indent="  ").replace(NO_BREAK, " "))
-    notes = (
-        ["", f"within n: right from n nodes to the end of {counted(nodes, 'simulation')}"] if steps else []
-    )
-    return "\n".join([*table(rows, "ll".ljust(len(columns), "r")), *notes, "", *listed])
-
-
-def try_puzzles(args: argparse.Namespace) -> dict[str, Any]:
-    """What each network and its search solved."""
-    from alphazero.measure.puzzles import read_puzzles
-
-    def choose(number: int) -> list[int]:
-        chosen: list[int] = draw(np.arange(number, dtype=np.int64), args.count or number, args.seed).tolist()
-        return chosen
-
-    puzzles, in_file = read_puzzles(args.puzzles, choose)
-    networks = [
-        {"weights": solver.name, "players": puzzle_scores(solver, args.simulations, puzzles)}
-        for solver in solvers_of(args)
+    report["networks"] = [
+        {"weights": name, "sets": results(name, players_of(network, device, args), sets)}
+        for name, network in networks.items()
     ]
-    about = {"puzzles": len(puzzles), "in_file": in_file, "file": str(args.puzzles), "seed": args.seed}
-    return {**about, "networks": networks}
+    if args.json:
+        print(json.dumps(report, indent=2))
+    else:
+        print(puzzle_tables(report) if args.puzzles else suite_table(report))
+    return 0
 
 
-def puzzle_scores(solver: Solver, nodes: int, puzzles: Sequence[Puzzle]) -> dict[str, Any]:
-    """Of a network and its search; an infinite rating is None."""
-    from alphazero.measure.puzzles import bands, explaining_rating, solve
+@dataclass(frozen=True)
+class Solver:
+    """One way in which a network plays. leave: is told when a position is over."""
+
+    name: str
+    choose: Choose
+    at_once: int
+    leave: Callable[[int], None]
+
+
+def players_of(network: AlphaZeroNet, device: torch.device, args: argparse.Namespace) -> list[Solver]:
+    """The network's likeliest move, and its search where one is asked for."""
+    from alphazero.network.inference.evaluator import NetworkEvaluator
+    from alphazero.play.matches.players import engine_trees, network_player
     from alphazero.search.tree_search import SearchLimits
 
-    trees = solver.trees
-    players: dict[str, Choose] = {ALONE: lambda lines: solver.alone(list(lines.values()))}
-    if trees is not None:
-        players[counted(nodes, "simulation")] = lambda lines: [
-            view.moves[0].move for view in trees.search(lines, SearchLimits(nodes=nodes))
-        ]
-    scores = {}
-    for player, choose in players.items():
-        began = time.monotonic()
-        with showing(f"{solver.name}, {player}", len(puzzles), "puzzle") as work:
+    evaluator = NetworkEvaluator(network, device, args.precision, args.batch_size or BATCH_SIZE)
+    likeliest = network_player(evaluator)
+    players = [
+        Solver(ALONE, lambda lines: likeliest(list(lines.values())), ALONE_AT_ONCE, lambda number: None)
+    ]
+    if args.simulations is not None:
+        limits = SearchLimits(nodes=args.simulations)
+        trees = engine_trees(network, device, args.precision, args.batch_size or 0)
+        players.append(
+            Solver(
+                counted(args.simulations, "simulation"),
+                lambda lines: [view.moves[0].move for view in trees.search(lines, limits)],
+                AT_ONCE,
+                trees.leave,
+            )
+        )
+    return players
 
-            def ended(number: int) -> None:
-                work.add(1)
-                if trees is not None:
-                    trees.leave(number)
 
-            solved = solve(puzzles, choose, len(puzzles) if player == ALONE else AT_ONCE, ended)
-        rating = asdict(explaining_rating(puzzles, solved))
-        scores[player] = {
-            "solved": sum(solved),
-            "bands": bands(puzzles, solved),
-            "rating": {end: value if math.isfinite(value) else None for end, value in rating.items()},
-            "unsolved": [puzzle.name for puzzle, own in zip(puzzles, solved, strict=True) if not own],
-            "seconds": round(time.monotonic() - began, 3),
+def results(
+    weights: str, players: Sequence[Solver], sets: Mapping[str, Sequence[Problem]]
+) -> list[dict[str, Any]]:
+    """Of the network's players on each set."""
+    return [
+        {
+            "file": file,
+            "positions": len(problems),
+            "players": {player.name: score(weights, player, problems) for player in players},
         }
-    return scores
+        for file, problems in sets.items()
+    ]
+
+
+def score(weights: str, player: Solver, problems: Sequence[Problem]) -> dict[str, Any]:
+    """What the player solved; of puzzles by rating too."""
+    from alphazero.measure.puzzles import Puzzle, bands, explaining_rating, failures
+
+    began = time.monotonic()
+    with showing(f"{weights}, {player.name}", len(problems), "position") as work:
+
+        def ended(number: int) -> None:
+            work.add(1)
+            player.leave(number)
+
+        failed = failures(problems, player.choose, player.at_once, ended)
+    found: dict[str, Any] = {
+        "solved": failed.count(None),
+        "unsolved": [
+            {"id": problem.name, "move": move}
+            for problem, move in zip(problems, failed, strict=True)
+            if move is not None
+        ],
+        "seconds": round(time.monotonic() - began, 3),
+    }
+    puzzles = [problem for problem in problems if isinstance(problem, Puzzle)]
+    if puzzles:
+        solved = [move is None for move in failed]
+        found["bands"] = bands(puzzles, solved)
+        found["rating"] = asdict(explaining_rating(puzzles, solved))
+    return found
+
+
+def suite_table(report: Mapping[str, Any]) -> str:
+    """A row for each suite and network, then what was not solved, with the moves made there."""
+    rows: list[Sequence[str]] = []
+    listed = []
+    for of_suite in zip(*(network["sets"] for network in report["networks"]), strict=True):
+        for network, suite in zip(report["networks"], of_suite, strict=True):
+            players = suite["players"]
+            *_, last = players
+            rows = rows or [("suite", "weights", "positions", *players)]
+            figures = (str(player["solved"]) for player in players.values())
+            rows.append((Path(suite["file"]).name, network["weights"], f"{suite['positions']:,}", *figures))
+            moves = ", ".join(f"{each['id']} {each['move']}" for each in players[last]["unsolved"])
+            text = f"not solved by {network['weights']}, {last}: {moves or 'none'}"
+            listed.append(textwrap.fill(text, WIDTH, subsequent_indent="  "))
+    return "\n".join([*table(rows, "ll".ljust(len(rows[0]), "r")), "", *listed])
 
 
 def puzzle_tables(report: Mapping[str, Any]) -> str:
     """For each network a line for each band of ratings, all puzzles, and the rating that explains them."""
-    total, seed = report["puzzles"], report["seed"]
+    seed = report["seed"]
     chosen = "evenly spread" if seed is None else f"seed {seed}"
-    parts = [f"{total:,} of {counted(report['in_file'], 'puzzle')} of {report['file']} ({chosen})"]
+    parts = []
     for network in report["networks"]:
-        scores = list(network["players"].values())
-        rows: list[Sequence[str]] = [("rating", "puzzles", *network["players"])]
+        (puzzles,) = network["sets"]
+        total, scores = puzzles["positions"], list(puzzles["players"].values())
+        rows: list[Sequence[str]] = [("rating", "puzzles", *puzzles["players"])]
         for same in zip(*(score["bands"] for score in scores), strict=True):
-            rows.append(
-                (
-                    f"{same[0]['low']} to {same[0]['high'] - 1}",
-                    f"{same[0]['puzzles']:,}",
-                    *(share_text(band["solved"], band["puzzles"]) for band in same),
-                )
-            )
+            low, high, number = (same[0][name] for name in ("low", "high", "puzzles"))
+            shares = (share_text(band["solved"], number) for band in same)
+            rows.append((f"{low} to {high - 1}", f"{number:,}", *shares))
         rows.append(("all", f"{total:,}", *(share_text(score["solved"], total) for score in scores)))
-        ends = []
-        for score in scores:
-            infinite = "any above" if score["solved"] == total else "any below"
-            rating = score["rating"].items()
-            ends.append({end: infinite if value is None else f"{value:.0f}" for end, value in rating})
-        rows.append(("explained by", "", *(end["elo"] for end in ends)))
-        rows.append(("95 % interval", "", *(f"{end['low']} to {end['high']}" for end in ends)))
+        ratings = [score["rating"] for score in scores]
+        rows.append(("explained by", "", *(f"{rating['elo']:.0f}" for rating in ratings)))
+        ends = (f"{rating['low']:.0f} to {rating['high']:.0f}" for rating in ratings)
+        rows.append(("95 % interval", "", *ends))
+        head = f"{total:,} of {counted(report['in_file'], 'puzzle')} of {puzzles['file']} ({chosen})"
         shown = table(rows, "l".ljust(len(rows[0]), "r"))
-        parts.append("\n".join([f"{network['weights']}: puzzles solved", "", *shown]))
+        parts.append("\n".join([head, f"{network['weights']}: puzzles solved", "", *shown]))
     return "\n\n".join(parts)
 
 

@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from alphazero.base.files import given_path
 from alphazero.base.section import add_flags, values_of_flags
@@ -18,9 +19,9 @@ from alphazero.data.formats.lc0_export import export_lc0
 from alphazero.data.formats.pgn_export import export_pgn
 from alphazero.data.sampling.filters import for_training, with_filters
 from alphazero.data.sampling.window import Window
-from alphazero.data.store.rescoring import CUT, Rescoring
+from alphazero.data.store.rescoring import Rescoring
 from alphazero.data.store.store import GameStore
-from alphazero.data.store.summary import StoreSummary, summarize
+from alphazero.data.store.summary import summarize
 from alphazero.games.tablebases import Tablebases
 from alphazero.machine.memory import count_processors
 from alphazero.settings.data import GameFilters, SampleFilters, chosen_filters
@@ -103,7 +104,7 @@ def _import(args: argparse.Namespace, store: Path) -> None:
         raise
     finally:
         console.close()
-    print(import_text(report, summarize(GameStore.open(report.store))))
+    print(import_text(report))
 
 
 def amount(games: int, plies: int) -> str:
@@ -111,8 +112,8 @@ def amount(games: int, plies: int) -> str:
     return f"{counted(games, 'game')}, {counted(plies, 'ply', 'plies')}"
 
 
-def import_text(report: ImportReport, summary: StoreSummary) -> str:
-    """The result of an import. summary: of its store."""
+def import_text(report: ImportReport) -> str:
+    """The result of an import."""
     manifest, store = report.manifest, printable(report.store)
     if report.was_there:
         return f"{store}: already holds these sources ({amount(manifest.games, manifest.plies)})"
@@ -123,12 +124,10 @@ def import_text(report: ImportReport, summary: StoreSummary) -> str:
         f"games read {report.games_read} = imported {manifest.games}"
         f" + quarantined {manifest.quarantine.games}"
         + (f" + left out by filters {sum(manifest.filtered.values())}" if manifest.filters else ""),
+        *(f"  {text}: removed {counted(count, 'game')}" for text, count in manifest.filtered.items()),
     ]
-    if summary.evaluations or summary.clocks:
-        lines.append(f"comments: {noted_text(summary)}")
-    lines += [f"  {text}: removed {counted(count, 'game')}" for text, count in manifest.filtered.items()]
     if manifest.rescored_by:
-        lines.append(f"rescored by {manifest.rescored_by}: {rescored_text(manifest.rescored)}")
+        lines.append(f"rescored by {manifest.rescored_by}: {listed(manifest.rescored)}")
     if skipped := sum(source.skipped for source in manifest.sources):
         lines.append(f"skipped {counted(skipped, 'word')} that could not be moves")
     for kind, count in manifest.quarantined.items():
@@ -136,25 +135,9 @@ def import_text(report: ImportReport, summary: StoreSummary) -> str:
     return "\n".join(map(escaped, lines))
 
 
-def rescored_text(rescored: Mapping[str, int]) -> str:
-    """'2 games have another result (1-0 -> 1/2-1/2: 2), 1 game ends earlier'."""
-    changes = {name: count for name, count in rescored.items() if name != CUT}
-    total = sum(changes.values())
-    listed = ", ".join(f"{name}: {count:,}" for name, count in changes.items())
-    cut = rescored.get(CUT, 0)
-    return (
-        f"{counted(total, 'game')} {'has' if total == 1 else 'have'} another result"
-        + (f" ({listed})" if listed else "")
-        + f", {counted(cut, 'game')} {'ends' if cut == 1 else 'end'} earlier"
-    )
-
-
-def noted_text(summary: StoreSummary) -> str:
-    """The plies with evaluations and clocks in comments."""
-    return (
-        f"{counted(summary.evaluations, 'ply', 'plies')} with an evaluation,"
-        f" {counted(summary.clocks, 'ply', 'plies')} with a clock"
-    )
+def listed(counts: Mapping[str, int]) -> str:
+    """'1-0 -> 1/2-1/2 2, cut 1'."""
+    return ", ".join(f"{name} {count}" for name, count in counts.items()) or "none"
 
 
 def _info(args: argparse.Namespace, path: Path) -> None:
@@ -166,11 +149,14 @@ def _info(args: argparse.Namespace, path: Path) -> None:
         window = with_filters(Window.of_stores([store]), filters)
         window = for_training(window, filters, seed=0, num_threads=count_processors())
     if args.json:
-        body = summary.to_json()
         if window is not None:
             counts = [dataclasses.asdict(count) for count in window.filtered]
-            body["filters"] = {"removed": counts, "games": window.num_games, "positions": window.num_samples}
-        print(json.dumps(body, indent=1))
+            summary["filters"] = {
+                "removed": counts,
+                "games": window.num_games,
+                "positions": window.num_samples,
+            }
+        print(json.dumps(summary, indent=1))
         return
     print(info_text(path, summary))
     if window is not None:
@@ -178,35 +164,31 @@ def _info(args: argparse.Namespace, path: Path) -> None:
         print("\n".join([*(f"filter        {count}" for count in window.filtered), f"left          {left}"]))
 
 
-def info_text(store: Path, summary: StoreSummary) -> str:
+def info_text(store: Path, summary: Mapping[str, Any]) -> str:
     """The summary for people."""
-    results = summary.results
-    elo = f"{summary.elo_range[0]}-{summary.elo_range[1]}" if summary.elo_range else "not given"
     lines = [
-        f"{printable(store)}: {summary.game}, {amount(summary.games, summary.plies)},"
-        f" {summary.size_bytes / 1e6:.1f} MB in {counted(summary.num_shards, 'shard')}",
-        f"mean length   {summary.mean_plies:.1f} plies",
-        f"results       1-0 {results['1-0']}, 1/2-1/2 {results['1/2-1/2']}, 0-1 {results['0-1']},"
-        f" none {results['*']}; against mate or stalemate on the board {summary.contradictions}",
-        f"searches      {summary.searched_games} games by a search, {summary.full_searches} full searches"
-        + "".join(f", {kind} {count}" for kind, count in summary.targets.items()),
-        "variants      " + ", ".join(f"{name} {count}" for name, count in summary.variants.items()),
-        f"from a FEN    {summary.from_fen}",
-        f"Elo           {elo}",
-        f"comments      {noted_text(summary)}",
-        f"quarantined   {sum(summary.quarantined.values())}"
-        + "".join(f", {kind} {count}" for kind, count in summary.quarantined.items()),
-        *(f"left out      {counted(count, 'game')} by {text}" for text, count in summary.filtered.items()),
-        *([f"rescored      {rescored_text(summary.rescored)}"] if summary.rescored_by else []),
-        f"version       {summary.version}"
-        + (f", with {', '.join(summary.columns)}" if summary.columns else ""),
-        f"manifest      {summary.manifest_sha256}",
-        f"sources       {len(summary.sources)}",
+        f"{printable(store)}: {summary['game']}, {amount(summary['games'], summary['plies'])},"
+        f" {summary['size_bytes'] / 1e6:.1f} MB in {counted(summary['num_shards'], 'shard')}",
+        f"mean length   {summary['mean_plies']:.1f} plies",
+        f"results       {listed(summary['results'])}; against mate or stalemate on the board"
+        f" {summary['contradictions']}",
+        f"searches      {summary['searched_games']} games by a search, {summary['full_searches']} full"
+        f" searches, targets {listed(summary['targets'])}",
+        f"variants      {listed(summary['variants'])}",
+        f"from a FEN    {summary['from_fen']}",
+        f"Elo           {'-'.join(map(str, summary['elo_range'] or ('not given',)))}",
+        f"comments      evaluations of {summary['evaluations']}, clocks of {summary['clocks']} plies",
+        f"quarantined   {listed(summary['quarantined'])}",
+        *(f"left out      {counted(count, 'game')} by {text}" for text, count in summary["filtered"].items()),
+        *([f"rescored      {listed(summary['rescored'])}"] if summary["rescored_by"] else []),
+        f"version       {summary['version']}, with {', '.join(summary['columns']) or 'no further columns'}",
+        f"manifest      {summary['manifest_sha256']}",
+        f"sources       {len(summary['sources'])}",
     ]
     lines += [
-        f"  {source.name}: {counted(source.games, 'game')}, {source.imported} imported,"
-        f" {source.num_quarantined} quarantined, {source.size_bytes} bytes"
-        for source in summary.sources
+        f"  {source['name']}: {counted(source['games'], 'game')}, {source['imported']} imported,"
+        f" {sum(source['quarantined'].values())} quarantined, {source['size_bytes']} bytes"
+        for source in summary["sources"]
     ]
     return "\n".join(map(escaped, lines))
 

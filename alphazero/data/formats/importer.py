@@ -30,7 +30,7 @@ from alphazero.data.formats.parallel import Format, SourceEnd, parse_in_order
 from alphazero.data.formats.pgn import PGN
 from alphazero.data.formats.quarantine import MOST_LINES, UNREADABLE, Quarantine
 from alphazero.data.formats.working_directory import WorkingDirectory
-from alphazero.data.store.game_filters import filter_texts, first_to_remove, judged
+from alphazero.data.store.game_filters import filter_texts, removed_by
 from alphazero.data.store.rescoring import Rescoring
 from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME, Manifest, SourceEntry
 from alphazero.data.store.writer import SHARD_GAMES, SHARD_PLIES, StoreWriter
@@ -116,57 +116,41 @@ def import_games(
     began = time.monotonic()
     kind = kind or format_of(paths)
     found = kind.find(paths, say)
-    made = StoreMade(tuple(filter_texts(filters)), rescoring.text if rescoring else "")
+    made = tuple(filter_texts(filters)), rescoring.text if rescoring else ""
     store = store.resolve()
     work = WorkingDirectory(store)
     while True:
-        if (manifest := _present_manifest(found, store, made)) is not None:
+        if (manifest := _present_manifest(found, store, *made)) is not None:
             work.remove()  # of an import killed in its last step
             return ImportReport(store, manifest, True, time.monotonic() - began)
-        work.make()
         with work.locked(wait=wait):
             # Another import may have finished while this one waited.
             if (store / MANIFEST_NAME).exists():
                 continue
             if work.begin_store():
                 say(f"{work.path}: removed what an interrupted import left; reading all files again")
-            try:
-                run = _Import(
-                    kind, found, work.store, filters, rescoring, shard_limits, most_quarantine_lines, say
-                )
-                manifest = run.run(store, workers, chunk_bytes, progress or Work("import"), beat)
-            finally:
-                work.remove()
+            run = _Import(
+                kind, found, work.store, filters, rescoring, shard_limits, most_quarantine_lines, say
+            )
+            manifest = run.run(store, workers, chunk_bytes, progress or Work("import"), beat)
         return ImportReport(store, manifest, False, time.monotonic() - began)
 
 
-@dataclass(frozen=True)
-class StoreMade:
-    """How games became those of a store: filters, and the tablebases that gave results ("": none did)."""
-
-    filters: tuple[str, ...]
-    rescored_by: str
-
-    def __str__(self) -> str:
-        filters = f"the filters {', '.join(self.filters)}" if self.filters else "no filters"
-        return f"{filters} and results by {self.rescored_by}" if self.rescored_by else filters
-
-
-def _present_manifest(found: Sequence[Source], store: Path, made: StoreMade) -> Manifest | None:
+def _present_manifest(
+    found: Sequence[Source], store: Path, filters: tuple[str, ...], rescored_by: str
+) -> Manifest | None:
     """The manifest of a complete store of these sources, None if nothing is there; else DataError."""
-    if not store.exists():
+    if not store.exists() or (store.is_dir() and not any(store.iterdir())):
         return None
     if not (store / MANIFEST_NAME).exists():
-        if store.is_dir() and not any(store.iterdir()):
-            return None
         raise DataError(f"{store}: not a game store; name another or remove it")
     manifest = Manifest.from_json(store / MANIFEST_NAME)
-    check_sources(store, manifest, found, sha256_of_source, "name another store or remove it")
-    present = StoreMade(manifest.filters, manifest.rescored_by)
-    if present != made:
-        raise DataError(
-            f"{store}: holds these sources with {present}; expected {made}: name another store or remove it"
-        )
+    advice = "name another store or remove it"
+    check_sources(store, manifest, found, sha256_of_source, advice)
+    present, wanted = (*manifest.filters, manifest.rescored_by), (*filters, rescored_by)
+    if present != wanted:
+        texts = [", ".join(filter(None, made)) or "no filters" for made in (present, wanted)]
+        raise DataError(f"{store}: holds these sources with {texts[0]}; expected {texts[1]}: {advice}")
     return manifest
 
 
@@ -230,7 +214,7 @@ class _Import(Generic[C, G]):
         self._finished: list[SourceEntry] = []
         self._games_finished = 0
         self._counts = _Counts()  # of the source that is read
-        self._quarantine = Quarantine(directory / QUARANTINE_NAME, most_lines)
+        self._quarantine = Quarantine(most_lines)
         self._writer = StoreWriter(
             directory, kind.game, shard_games=shard_limits[0], shard_plies=shard_limits[1]
         )
@@ -239,13 +223,13 @@ class _Import(Generic[C, G]):
         self, target: Path, workers: int, chunk_bytes: int, work: Work, beat: Callable[[], None]
     ) -> Manifest:
         """Read all sources and give the store its name."""
-        with closing(self._quarantine):
-            before = work.what, work.unit, work.total, work.done, work.note
-            self._read(workers, chunk_bytes, work, beat)
-            work.what, work.unit, work.total, work.done, work.note = before
-            self._quarantine.finish(sum(entry.num_quarantined for entry in self._finished))
+        before = work.what, work.unit, work.total, work.done, work.note
+        self._read(workers, chunk_bytes, work, beat)
+        work.what, work.unit, work.total, work.done, work.note = before
         if not any(entry.imported for entry in self._finished):
             raise self._nothing_imported()
+        num_quarantined = sum(entry.num_quarantined for entry in self._finished)
+        self._quarantine.write(self._writer.directory / QUARANTINE_NAME, num_quarantined)
         rescored_by = self._rescoring.text if self._rescoring else ""
         return self._writer.finish(target, self._finished, self._filter_texts, rescored_by)
 
@@ -302,8 +286,8 @@ class _Import(Generic[C, G]):
         for begin in range(0, num_games, _ROWS_AT_ONCE):
             end = min(begin + _ROWS_AT_ONCE, num_games)
             rows = self._kind.rows(games, name, begin, end)
-            removed_by = first_to_remove(judged(rows, rows.num_rows, self._filters), rows.num_rows)
-            passes = removed_by == 0
+            first = removed_by(rows, rows.num_rows, self._filters)
+            passes = first == 0
             rows = rows if passes.all() else rows.filter(pa.array(passes))
             if self._rescoring is not None:
                 rows, rescored = self._rescoring.rows(rows)
@@ -312,7 +296,7 @@ class _Import(Generic[C, G]):
             counts.imported += rows.num_rows
             counts.plies += pc.sum(pc.list_value_length(rows.column("moves"))).as_py() or 0
             counts.contradictions += int(np.count_nonzero(games.contradiction[begin:end][passes]))
-            removed = np.bincount(removed_by, minlength=len(self._filter_texts) + 1)[1:].tolist()
+            removed = np.bincount(first, minlength=len(self._filter_texts) + 1)[1:].tolist()
             counts.filtered.update(dict(zip(self._filter_texts, removed, strict=True)))
         self._quarantine.add(games, name, counts.games, counts.lines)
         kinds, numbers = np.unique(games.fault, return_counts=True)
@@ -326,7 +310,7 @@ class _Import(Generic[C, G]):
         source, counts = self._sources[len(self._finished)], self._counts
         if end.fault:
             self._say(f"{source.path}: {end.fault} ({counted(counts.games, 'game')} of it read before)")
-            self._quarantine.add_rest(source.name, counts.games, counts.lines, end.fault)
+            self._quarantine.add_one(source.name, counts.games, counts.lines, UNREADABLE, end.fault)
             counts.quarantined[UNREADABLE] += 1
             counts.games += 1
         entry = SourceEntry(

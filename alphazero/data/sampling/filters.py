@@ -18,7 +18,7 @@ from alphazero.base.errors import DataError
 from alphazero.data.sampling.loader import WindowEncoder
 from alphazero.data.sampling.window import GamePlies, SampleGroups, Window, arrays_of
 from alphazero.data.store.columns import list_view
-from alphazero.data.store.game_filters import GAME_FILTERS, FilterCount, filter_texts, first_to_remove, judged
+from alphazero.data.store.game_filters import GAME_FILTERS, FilterCount, filter_texts, removed_by
 from alphazero.data.store.store import ShardView
 from alphazero.games.registry import get_spec
 from alphazero.settings.data import GameFilters, SampleFilters, chosen_filters, filter_text
@@ -62,24 +62,14 @@ def _filter_games(window: Window, filters: GameFilters) -> Window:
     texts = filter_texts(filters)
     if not texts:
         return window
-    passes = np.ones(window.num_games, np.bool_)
-    removed, unknown = (np.zeros(len(texts), np.int64) for _ in range(2))
+    first = np.zeros(window.num_games, np.uint8)
     for index, view in enumerate(window.shards):
         rows = window.rows_of_shard(index)
-        games = window.game[rows]
-        verdicts = judged(view.batch, view.num_games, filters)
-        removed_by = first_to_remove(verdicts, view.num_games)[games]
-        passes[rows] = removed_by == 0
-        for place, verdict in enumerate(verdicts):
-            is_removed = removed_by == place + 1
-            removed[place] += np.count_nonzero(is_removed)
-            unknown[place] += np.count_nonzero(is_removed & ~verdict.is_known[games])
-    before = window.num_games - np.cumsum(removed) + removed
-    counts = tuple(
-        FilterCount(text, "game", *(int(number[place]) for number in (removed, before, unknown)))
-        for place, text in enumerate(texts)
-    )
-    kept = window.of_games(np.flatnonzero(passes))
+        first[rows] = removed_by(view.batch, view.num_games, filters)[window.game[rows]]
+    left, *removed = np.bincount(first, minlength=len(texts) + 1).tolist()
+    before = left + np.cumsum(removed[::-1])[::-1]
+    counts = [FilterCount(text, "game", removed[i], int(before[i])) for i, text in enumerate(texts)]
+    kept = window.of_games(np.flatnonzero(first == 0))
     return _checked(dataclasses.replace(kept, filtered=(*window.filtered, *counts)))
 
 
@@ -135,18 +125,14 @@ def _without_places(
 
 
 def _filter_clocks(window: Window, min_clock: float) -> Window:
-    num_without = 0
+    """Positions without a clock stay."""
 
     def keeps(places: _ShardPlaces) -> npt.NDArray[np.bool_]:
-        nonlocal num_without
         clock = _clocks_before(places)
-        num_without += int(np.count_nonzero(clock == _NO_CLOCK))
         kept: npt.NDArray[np.bool_] = (clock == _NO_CLOCK) | (clock >= min_clock * _MS)
         return kept
 
-    window = _without_places(window, "min_clock", min_clock, keeps)
-    *others, last = window.filtered
-    return dataclasses.replace(window, filtered=(*others, dataclasses.replace(last, stayed=num_without)))
+    return _without_places(window, "min_clock", min_clock, keeps)
 
 
 def _clocks_before(places: _ShardPlaces) -> npt.NDArray[np.int64]:

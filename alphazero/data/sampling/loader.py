@@ -150,11 +150,6 @@ class WindowEncoder:
         return chosen
 
 
-def symmetries_in_use(spec: GameSpec) -> int:
-    """Ways to show a sample. Those of rules outside the core are looked for now, which may take a second."""
-    return use_symmetries(spec.name) if is_outside(spec.name) else spec.num_symmetries
-
-
 class Loader:
     """The micro-batches of one rank, step by step, prepared ahead by a background thread.
 
@@ -205,7 +200,9 @@ class Loader:
         self._batch_size = batch_size
         self._micro_batch_size = micro_batch_size
         self._passes = tuple(range(batch_size // micro_batch_size)) if passes is None else tuple(passes)
-        self._num_symmetries = symmetries_in_use(spec) if symmetries else 1
+        self._num_symmetries = 1
+        if symmetries:  # those of rules outside the core are looked for now, which may take a second
+            self._num_symmetries = use_symmetries(spec.name) if is_outside(spec.name) else spec.num_symmetries
 
     def step(self, step: int) -> list[MicroBatch]:
         """This rank's micro-batches of one step, encoded now."""

@@ -127,15 +127,10 @@ class WindowCurve:
 
     def __str__(self) -> str:
         numbers = f"a {self.curve.a:.4f}, b {self.curve.b:.4f} pawns"
-        share = f"in {100 * self.share:.1f} % of the positions"
-        games = counted(self.games, "game")
-        if self.fitted:
-            return f"{share}; win, draw and loss by the curve {numbers}, fitted to {games}"
+        kind = "fitted" if self.fitted else "standard"
         return (
-            f"{share}; win, draw and loss by the standard curve {numbers}: {games} with evaluations, "
-            f"{self.drawn} drawn, are too few to fit one (at least {FEWEST_GAMES}, "
-            f"{FEWEST_OF_A_KIND} drawn and {FEWEST_OF_A_KIND} decided, and better results with better "
-            "evaluations)"
+            f"in {100 * self.share:.1f} % of the positions; win, draw and loss by the {kind} curve {numbers}"
+            f" ({counted(self.games, 'game')} with evaluations, {self.drawn} drawn)"
         )
 
 

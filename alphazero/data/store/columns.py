@@ -6,7 +6,7 @@ The arrays are views of an Arrow record batch; nothing is copied unless a docstr
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,17 +19,6 @@ MOST_EVAL_SOURCE = 3  # docs/data_format.md lists them
 
 _BOUNDS = {"q": (-1.0, 1.0), "d": (0.0, 1.0)}  # by the end of a column's name
 _TOLERANCE = 1e-4  # of a value beyond its bounds: float32 sums of three shares
-
-CoreSearchArrays: TypeAlias = tuple[
-    npt.NDArray[np.int32],
-    npt.NDArray[np.float32],
-    npt.NDArray[np.float32],
-    npt.NDArray[np.int32],
-    npt.NDArray[np.uint32],
-    npt.NDArray[np.int32],
-    npt.NDArray[np.uint16],
-    npt.NDArray[np.uint16],
-]
 
 
 class ListView(NamedTuple):
@@ -124,7 +113,7 @@ class SearchView:
     policy_move: ListView
     policy_prob: ListView
 
-    def core_arrays(self) -> CoreSearchArrays:
+    def core_arrays(self) -> tuple[Any, Any, Any, Any, Any, Any, Any, Any]:
         """What csrc/data/shard_columns.hpp's SearchColumns takes, in its order."""
         return (
             self.ply_offset,

@@ -6,7 +6,7 @@ import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -54,18 +54,15 @@ GAME_FILTERS = frozenset(field.name for field in fields(GameFilters))
 
 @dataclass(frozen=True)
 class FilterCount:
-    """What one filter removed of what those before it had left; `unknown` of them lack what it judges by.
+    """What one filter removed of what those before it had left.
 
-    text: the filter as filter_text has it. noun: 'game' or 'position'. stayed: lack it, and stayed.
-    seed: of what was drawn by chance.
+    text: the filter as filter_text has it. noun: 'game' or 'position'. seed: of what was drawn by chance.
     """
 
     text: str
     noun: str
     removed: int
     before: int
-    unknown: int = 0
-    stayed: int = 0
     seed: int | None = None
 
     @property
@@ -74,27 +71,19 @@ class FilterCount:
         return [self.text] if self.seed is None else [self.text, self.seed]
 
     def __str__(self) -> str:
-        notes = []
-        if self.unknown:
-            notes.append(f"{self.unknown:,} of them without the header")
-        if self.stayed:
-            notes.append(f"{self.stayed:,} without a clock stay")
-        remark = f" ({'; '.join(notes)})" if notes else ""
-        return f"{self.text}: removed {self.removed:,} of {counted(self.before, self.noun)}{remark}"
+        return f"{self.text}: removed {self.removed:,} of {counted(self.before, self.noun)}"
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """One filter's judgement of G games: bool [G] each. is_known: the game has what the filter judges by."""
+def removed_by(rows: pa.RecordBatch | None, num_games: int, filters: GameFilters) -> npt.NDArray[np.uint8]:
+    """u8 [G]: 0 for games that pass, else 1 + the place of the first filter that is set and removes it.
 
-    passes: npt.NDArray[np.bool_]
-    is_known: npt.NDArray[np.bool_]
-
-
-def judged(rows: pa.RecordBatch | None, num_games: int, filters: GameFilters) -> list[Judgement]:
-    """The judgement of each filter that is set on rows of a store, or on games without headers (None)."""
+    rows: of a store; None for games without headers.
+    """
     headers = _Headers(rows, num_games)
-    return [_JUDGES[name](headers, value) for name, value in game_filters_of(filters).items()]
+    found = np.zeros(num_games, np.uint8)
+    for place, (name, value) in reversed(list(enumerate(game_filters_of(filters).items()))):
+        found[~_JUDGES[name](headers, value)] = place + 1
+    return found
 
 
 def game_filters_of(filters: GameFilters) -> dict[str, Any]:
@@ -105,14 +94,6 @@ def game_filters_of(filters: GameFilters) -> dict[str, Any]:
 def filter_texts(filters: GameFilters) -> list[str]:
     """Those filters as printed, in their order."""
     return [filter_text(name, value) for name, value in game_filters_of(filters).items()]
-
-
-def first_to_remove(verdicts: list[Judgement], num_games: int) -> npt.NDArray[np.uint8]:
-    """u8 [G]: 0 for games that pass, else 1 + the place of the first filter that removes it."""
-    removed_by = np.zeros(num_games, np.uint8)
-    for place, verdict in reversed(list(enumerate(verdicts))):
-        removed_by[~verdict.passes] = place + 1
-    return removed_by
 
 
 class _Headers:
@@ -130,56 +111,31 @@ class _Headers:
         is_known: npt.NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
         return pc.fill_null(column, 0).to_numpy(zero_copy_only=False).astype(np.int64), is_known
 
-    def words(
-        self, name: str, passes: Callable[[str], bool | None]
-    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        """Where a column of texts passes, and where it can be judged; each text is looked at once."""
+    def words(self, name: str, passes: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
+        """Where a column of texts passes, each looked at once; a row without a text does not."""
         column = self._column(name)
-        no = np.zeros(self.num_games, np.bool_)
         if column is None:
-            return no, no
+            return np.zeros(self.num_games, np.bool_)
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
-        judged_words = [None if word is None else passes(word) for word in column.dictionary.to_pylist()]
-        # The last place is for rows without a text.
-        word_passes = np.array([*(judged is True for judged in judged_words), False])
-        word_known = np.array([*(judged is not None for judged in judged_words), False])
-        place = pc.fill_null(column.indices, len(judged_words)).to_numpy(zero_copy_only=False)
-        return word_passes[place], word_known[place]
+        word_passes = np.array([*map(passes, map(str, column.dictionary.to_pylist())), False])
+        place = pc.fill_null(column.indices, len(word_passes) - 1).to_numpy(zero_copy_only=False)
+        row_passes: npt.NDArray[np.bool_] = word_passes[place]
+        return row_passes
 
     def _column(self, name: str) -> Any:  # noqa: ANN401 - the stubs of pyarrow know no dictionary
         return self._rows.column(name) if self._rows and name in self._rows.schema.names else None
 
 
-def _by_elo(
-    of_both: Callable[[Any, Any], Any], passes: Callable[[Any, int], Any]
-) -> Callable[[_Headers, int], Judgement]:
+def _by_elo(of_both: Callable[[Any, Any], Any], passes: Callable[[Any, int], Any]) -> _Judge:
     """Judges a number of both players' Elo by a bound; games that lack one do not pass."""
 
-    def judge(headers: _Headers, bound: int) -> Judgement:
+    def judge(headers: _Headers, bound: int) -> npt.NDArray[np.bool_]:
         (white, has_white), (black, has_black) = headers.numbers("white_elo"), headers.numbers("black_elo")
-        is_known = has_white & has_black
-        return Judgement(is_known & passes(of_both(white, black), bound), is_known)
+        passing: npt.NDArray[np.bool_] = has_white & has_black & passes(of_both(white, black), bound)
+        return passing
 
     return judge
-
-
-def _time_classes(headers: _Headers, wanted: tuple[str, ...]) -> Judgement:
-    def passes(header: str) -> bool | None:
-        found = time_class(header)
-        return None if found is None else found in wanted
-
-    return Judgement(*headers.words("time_control", passes))
-
-
-def _events(headers: _Headers, wanted: tuple[str, ...]) -> Judgement:
-    return Judgement(*headers.words("event", lambda event: _has_one(event, wanted)))
-
-
-def _exclude_terminations(headers: _Headers, unwanted: tuple[str, ...]) -> Judgement:
-    """Games without a termination pass."""
-    is_unwanted, _ = headers.words("termination", lambda text: _has_one(text, unwanted))
-    return Judgement(~is_unwanted, np.ones(headers.num_games, np.bool_))
 
 
 def _has_one(text: str, parts: tuple[str, ...]) -> bool:
@@ -187,12 +143,18 @@ def _has_one(text: str, parts: tuple[str, ...]) -> bool:
     return any(part.casefold() in folded for part in parts)
 
 
-_JUDGES: dict[str, Callable[[_Headers, Any], Judgement]] = {
+_Judge: TypeAlias = Callable[[_Headers, Any], npt.NDArray[np.bool_]]
+# Which games pass, bool [G]; those without a termination do.
+_JUDGES: dict[str, _Judge] = {
     "min_elo": _by_elo(np.minimum, operator.ge),
     "max_elo": _by_elo(np.maximum, operator.le),
     "max_elo_difference": _by_elo(lambda white, black: np.abs(white - black), operator.le),
-    "time_classes": _time_classes,
-    "events": _events,
-    "exclude_terminations": _exclude_terminations,
+    "time_classes": lambda headers, wanted: headers.words(
+        "time_control", lambda header: time_class(header) in wanted
+    ),
+    "events": lambda headers, wanted: headers.words("event", lambda event: _has_one(event, wanted)),
+    "exclude_terminations": lambda headers, unwanted: (
+        ~headers.words("termination", lambda text: _has_one(text, unwanted))
+    ),
 }
 assert _JUDGES.keys() == GAME_FILTERS, "each filter of games has a judge: a flag without one does nothing"

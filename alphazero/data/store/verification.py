@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
-from typing import NamedTuple
 
 from alphazero.base.errors import DataError
 from alphazero.base.files import CHUNK_BYTES, complete_lines, open_regular
@@ -27,26 +26,11 @@ from alphazero.data.store.store import ShardView, damaged, named_faults
 BEFORE_STEP_ONE_S = 10.0
 # A file may be written to twice within one tick of its clock: what is that new is not remembered.
 _SETTLED_S = 2.0
-_MOST_LINES = 20_000
 
 
-class _Identity(NamedTuple):
-    """A file as it was read; another content has another identity."""
-
-    device: int
-    inode: int
-    size_bytes: int
-    mtime_ns: int
-    ctime_ns: int
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> _Identity:
-        """Of a file that is open or was looked at."""
-        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-
-    def is_settled(self) -> bool:
-        """No later write can have left these times."""
-        return time.time_ns() - max(self.mtime_ns, self.ctime_ns) > _SETTLED_S * 1e9
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    """A file as it was read: another content has another identity. The times are the last two."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def default_cache_directory() -> Path:
@@ -64,7 +48,6 @@ class KnownDigests:
         directory = directory or default_cache_directory()
         host = "".join(c if c.isalnum() or c in "-." else "_" for c in platform.node()) or "host"
         self._path = directory / f"verified-{host}.jsonl"
-        self._is_full = False
         self._known = self._load()
 
     def of(self, path: Path, beat: Callable[[], None] = lambda: None) -> str:
@@ -73,26 +56,26 @@ class KnownDigests:
         Raises DataError.
         """
         with named_faults("read", path), open_regular(path) as file:
-            identity = _Identity.of(os.fstat(file.fileno()))
+            identity = _identity(os.fstat(file.fileno()))
             if identity in self._known:
                 return self._known[identity]
             digest = hashlib.sha256()
             while chunk := file.read(CHUNK_BYTES):
                 digest.update(chunk)
                 beat()
-            if identity == _Identity.of(os.fstat(file.fileno())):
+            if identity == _identity(os.fstat(file.fileno())):
                 self._add(identity, digest.hexdigest())
             return digest.hexdigest()
 
     def remember(self, path: Path, mtime_ns: int, sha256: str) -> None:
         """The digest of a file that was last changed then, computed elsewhere."""
         with contextlib.suppress(OSError):
-            identity = _Identity.of(path.stat())
-            if identity.mtime_ns == mtime_ns:
-                self._add(identity, sha256)
+            status = path.stat()
+            if status.st_mtime_ns == mtime_ns:
+                self._add(_identity(status), sha256)
 
-    def _add(self, identity: _Identity, sha256: str) -> None:
-        if not identity.is_settled():
+    def _add(self, identity: tuple[int, ...], sha256: str) -> None:
+        if time.time_ns() - max(identity[-2:]) <= _SETTLED_S * 1e9:
             return
         self._known[identity] = sha256
         line = json.dumps([*identity, sha256]) + "\n"
@@ -100,22 +83,17 @@ class KnownDigests:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "ab", buffering=0) as file:
-                if self._is_full:
-                    file.truncate(0)  # stores come and go: restart it
-                    self._is_full = False
                 file.write(line.encode())
 
-    def _load(self) -> dict[_Identity, str]:
-        known: dict[_Identity, str] = {}
-        try:
+    def _load(self) -> dict[tuple[int, ...], str]:
+        known: dict[tuple[int, ...], str] = {}
+        lines: list[str] = []
+        with contextlib.suppress(OSError):
             lines = complete_lines(self._path)
-        except OSError:
-            return known
-        self._is_full = len(lines) > _MOST_LINES
         for line in lines:
             try:
                 *numbers, sha256 = json.loads(line)
-                known[_Identity(*map(int, numbers))] = str(sha256)
+                known[tuple(map(int, numbers))] = str(sha256)
             except (ValueError, TypeError, RecursionError, OverflowError):
                 continue  # damaged: that file is read again
         return known

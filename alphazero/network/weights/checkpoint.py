@@ -24,8 +24,9 @@ from safetensors.torch import load_file, save_file
 
 from alphazero.base.errors import CheckpointError
 from alphazero.base.files import fsync_directory, fsync_file, replacing, write_json
+from alphazero.base.records import from_table
 from alphazero.base.text import reason
-from alphazero.network.weights.checks import safetensors_header_fault, shown, values_fault
+from alphazero.network.weights.checks import safetensors_header_fault, values_fault
 from alphazero.run.checkpoint_files import (
     CHAMPION,
     EMA,
@@ -34,7 +35,6 @@ from alphazero.run.checkpoint_files import (
     PREFIX,
     STATE,
     WEIGHTS,
-    is_number,
     read_json,
     read_manifest,
     require_ours,
@@ -77,10 +77,6 @@ class TrainingState:
     self_play: dict[str, Any] = field(default_factory=dict)
     num_threads: int = 0
     kernels: str = ""
-
-
-# A value of the type of each field.
-_EMPTY_STATE = asdict(TrainingState(0, 0, 0, 0, 0, "", 0, {}))
 
 
 @dataclass(frozen=True)
@@ -185,16 +181,7 @@ def _load_tensors(path: Path) -> Tensors:
 
 def read_state(path: Path) -> TrainingState:
     """The state alone of the checkpoint at `path`."""
-    values = read_json(path / STATE)
-    for name, value in values.items():
-        default = _EMPTY_STATE.get(name)
-        fits = is_number(value) if isinstance(default, float) else type(value) is type(default)
-        if default is not None and not fits:
-            expected = "a number" if isinstance(default, float) else type(default).__name__
-            raise CheckpointError(f"{path / STATE}: {name} {shown(value)}: expected {expected}")
-        if name in ("figures", "loss_scale") and not all(map(is_number, value.values())):
-            raise CheckpointError(f"{path / STATE}: {name} {shown(value)}: expected numbers by name")
     try:
-        return TrainingState(**values)
-    except TypeError as error:
+        return from_table(TrainingState, read_json(path / STATE))
+    except ValueError as error:
         raise CheckpointError(f"{path / STATE}: {reason(error)}") from error

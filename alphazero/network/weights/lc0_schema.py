@@ -1,17 +1,17 @@
-"""lc0's network file as protobuf messages: schema, check of the bytes, and which networks can be represented.
+"""lc0's network file as protobuf messages: the schema, and which networks can be represented.
 
 The numbers are those of net.proto (LeelaChessZero/lczero-common) and lc0 src/neural/loader.cc. The messages
-are made from the table below when first used, so that no schema compiler is needed. Integers are 64 bits
+are made from SCHEMA when first used, so that no schema compiler is needed. Integers are 64 bits
 wide and texts are bytes: the wire form is the same, and a file with an absurd number is refused for that
 number.
 
-A file may be hostile, so its bytes are checked before the protobuf library parses them: the library makes
-an object for every field, so that 20 million empty ones of two bytes fill the memory, and it accepts fields
-of another type and repeated ones (protobuf.dev/programming-guides/encoding).
+A file may be hostile, so its fields are counted before the protobuf library parses them: the library makes
+an object for every one, so that 20 million empty ones of two bytes fill the memory.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -22,150 +22,95 @@ from google.protobuf.message import Message
 from alphazero.base.errors import WeightsError
 
 PACKAGE = "alphazero.lc0"
-INTEGER, FIXED32, FLOAT, BYTES = "integer", "fixed32", "float", "bytes"
+# As net.proto writes it, a subset. Messages are optional or repeated.
+SCHEMA = """
+message Net {
+  fixed32 magic = 1; bytes license = 2; Version min_version = 3; Format format = 4;
+  TrainingParams training_params = 5; Weights weights = 10; bytes onnx_model = 11;
+}
+message Version { uint64 major = 1; uint64 minor = 2; uint64 patch = 3; }
+message Format { uint64 weights_encoding = 1; NetworkFormat network_format = 2; }
+message NetworkFormat {
+  uint64 input = 1; uint64 output = 2; uint64 network = 3; uint64 policy = 4; uint64 value = 5;
+  uint64 moves_left = 6; uint64 default_activation = 7; uint64 smolgen_activation = 8;
+  uint64 ffn_activation = 9; uint64 input_embedding = 10;
+}
+message TrainingParams { uint64 training_steps = 1; bytes lc0_params = 6; }
+message Weights {
+  // ip_pol, ip2_pol, ip3_pol, ip4_pol: the attention policy head's embedding, query, key and promotions.
+  // pol_encoder: only networks that cannot be read have it; that it is there is all we ask.
+  ConvBlock input = 1; repeated Residual residual = 2; ConvBlock policy1 = 11; ConvBlock policy = 3;
+  Layer ip_pol_w = 4; Layer ip_pol_b = 5; Layer ip2_pol_w = 17; Layer ip2_pol_b = 18;
+  Layer ip3_pol_w = 19; Layer ip3_pol_b = 20; Layer ip4_pol_w = 22; ConvBlock value = 6;
+  Layer ip1_val_w = 7; Layer ip1_val_b = 8; Layer ip2_val_w = 9; Layer ip2_val_b = 10;
+  ConvBlock moves_left = 12; Layer ip1_mov_w = 13; Layer ip1_mov_b = 14; Layer ip2_mov_w = 15;
+  Layer ip2_mov_b = 16; Layer ip_emb_preproc_w = 37; Layer ip_emb_preproc_b = 38; Layer ip_emb_w = 25;
+  Layer ip_emb_b = 26; Layer ip_emb_ln_gammas = 39; Layer ip_emb_ln_betas = 40; Layer ip_mult_gate = 33;
+  Layer ip_add_gate = 34; FeedForward ip_emb_ffn = 41; Layer ip_emb_ffn_ln_gammas = 42;
+  Layer ip_emb_ffn_ln_betas = 43; repeated Encoder encoder = 27; uint64 headcount = 28;
+  Layer smolgen_w = 35; Layer ip_val_w = 29; Layer ip_val_b = 30; Layer ip_mov_w = 31;
+  Layer ip_mov_b = 32; ValueHeads value_heads = 44; PolicyHeads policy_heads = 45;
+  repeated bytes pol_encoder = 21;
+}
+message Encoder {
+  Attention mha = 1; Layer ln1_gammas = 2; Layer ln1_betas = 3; FeedForward ffn = 4;
+  Layer ln2_gammas = 5; Layer ln2_betas = 6;
+}
+message Attention {
+  // rpe: relative positions, which lc0 refuses too.
+  Layer q_w = 1; Layer q_b = 2; Layer k_w = 3; Layer k_b = 4; Layer v_w = 5; Layer v_b = 6;
+  Layer dense_w = 7; Layer dense_b = 8; Smolgen smolgen = 9; bytes rpe_q = 10; bytes rpe_k = 11;
+  bytes rpe_v = 12;
+}
+message Smolgen {
+  Layer compress = 1; Layer dense1_w = 2; Layer dense1_b = 3; Layer ln1_gammas = 4; Layer ln1_betas = 5;
+  Layer dense2_w = 6; Layer dense2_b = 7; Layer ln2_gammas = 8; Layer ln2_betas = 9;
+}
+message FeedForward { Layer dense1_w = 1; Layer dense1_b = 2; Layer dense2_w = 3; Layer dense2_b = 4; }
+message PolicyHeads {
+  Layer ip_pol_w = 1; Layer ip_pol_b = 2; PolicyHead vanilla = 3; PolicyHead optimistic_st = 4;
+  PolicyHead soft = 5; PolicyHead opponent = 6; repeated bytes policy_head_map = 7;
+}
+message PolicyHead {
+  Layer ip_pol_w = 1; Layer ip_pol_b = 2; Layer ip2_pol_w = 3; Layer ip2_pol_b = 4; Layer ip3_pol_w = 5;
+  Layer ip3_pol_b = 6; Layer ip4_pol_w = 7; repeated bytes pol_encoder = 8;
+}
+message ValueHeads {
+  ValueHead winner = 1; ValueHead q = 2; ValueHead st = 3; repeated bytes value_head_map = 4;
+}
+message ValueHead {
+  Layer ip_val_w = 1; Layer ip_val_b = 2; Layer ip1_val_w = 3; Layer ip1_val_b = 4; Layer ip2_val_w = 5;
+  Layer ip2_val_b = 6; Layer ip_val_err_w = 7; Layer ip_val_err_b = 8; Layer ip_val_cat_w = 9;
+  Layer ip_val_cat_b = 10;
+}
+message ConvBlock {
+  Layer weights = 1; Layer biases = 2; Layer bn_means = 3; Layer bn_stddivs = 4; Layer bn_gammas = 5;
+  Layer bn_betas = 6;
+}
+message Residual { ConvBlock conv1 = 1; ConvBlock conv2 = 2; SqueezeExcitation se = 3; }
+message SqueezeExcitation { Layer w1 = 1; Layer b1 = 2; Layer w2 = 3; Layer b2 = 4; }
+message Layer { float min_val = 1; float max_val = 2; bytes params = 3; uint64 encoding = 4; }
+"""
+_MESSAGE = re.compile(r"message (\w+) {(.*?)}", re.DOTALL)
+_FIELD = re.compile(r"(repeated )?(\w+) (\w+) = (\d+);")
 
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a message. kind: one of the four above, or the name of another message."""
+    """One field of a message. kind: a scalar, or the name of another message."""
 
-    number: int
     name: str
     kind: str
-    repeated: bool = False
+    repeated: bool
 
 
-def _layers(names: tuple[str, ...]) -> tuple[Field, ...]:
-    """Fields 1, 2, ... that hold a Layer each."""
-    return tuple(Field(number, name, "Layer") for number, name in enumerate(names, start=1))
-
-
-def _weight_and_bias(number: int, name: str) -> tuple[Field, Field]:
-    """The fields of a layer's weight and of its bias."""
-    return Field(number, f"{name}_w", "Layer"), Field(number + 1, f"{name}_b", "Layer")
-
-
-MESSAGES: dict[str, tuple[Field, ...]] = {
-    "Net": (
-        Field(1, "magic", FIXED32),
-        Field(2, "license", BYTES),
-        Field(3, "min_version", "Version"),
-        Field(4, "format", "Format"),
-        Field(5, "training_params", "TrainingParams"),
-        Field(10, "weights", "Weights"),
-        Field(11, "onnx_model", BYTES),
-    ),
-    "Version": (Field(1, "major", INTEGER), Field(2, "minor", INTEGER), Field(3, "patch", INTEGER)),
-    "Format": (Field(1, "weights_encoding", INTEGER), Field(2, "network_format", "NetworkFormat")),
-    "NetworkFormat": (
-        Field(1, "input", INTEGER),
-        Field(2, "output", INTEGER),
-        Field(3, "network", INTEGER),
-        Field(4, "policy", INTEGER),
-        Field(5, "value", INTEGER),
-        Field(6, "moves_left", INTEGER),
-        Field(7, "default_activation", INTEGER),
-        Field(8, "smolgen_activation", INTEGER),
-        Field(9, "ffn_activation", INTEGER),
-        Field(10, "input_embedding", INTEGER),
-    ),
-    "TrainingParams": (Field(1, "training_steps", INTEGER), Field(6, "lc0_params", BYTES)),
-    "Weights": (
-        Field(1, "input", "ConvBlock"),
-        Field(2, "residual", "Residual", repeated=True),
-        Field(11, "policy1", "ConvBlock"),
-        Field(3, "policy", "ConvBlock"),
-        # Of the attention policy head: embedding, query, key and promotions.
-        *_weight_and_bias(4, "ip_pol"),
-        *_weight_and_bias(17, "ip2_pol"),
-        *_weight_and_bias(19, "ip3_pol"),
-        Field(22, "ip4_pol_w", "Layer"),
-        Field(6, "value", "ConvBlock"),
-        *_weight_and_bias(7, "ip1_val"),
-        *_weight_and_bias(9, "ip2_val"),
-        Field(12, "moves_left", "ConvBlock"),
-        *_weight_and_bias(13, "ip1_mov"),
-        *_weight_and_bias(15, "ip2_mov"),
-        # Of attention bodies.
-        *_weight_and_bias(37, "ip_emb_preproc"),
-        *_weight_and_bias(25, "ip_emb"),
-        Field(39, "ip_emb_ln_gammas", "Layer"),
-        Field(40, "ip_emb_ln_betas", "Layer"),
-        Field(33, "ip_mult_gate", "Layer"),
-        Field(34, "ip_add_gate", "Layer"),
-        Field(41, "ip_emb_ffn", "FeedForward"),
-        Field(42, "ip_emb_ffn_ln_gammas", "Layer"),
-        Field(43, "ip_emb_ffn_ln_betas", "Layer"),
-        Field(27, "encoder", "Encoder", repeated=True),
-        Field(28, "headcount", INTEGER),
-        Field(35, "smolgen_w", "Layer"),
-        *_weight_and_bias(29, "ip_val"),
-        *_weight_and_bias(31, "ip_mov"),
-        Field(44, "value_heads", "ValueHeads"),
-        Field(45, "policy_heads", "PolicyHeads"),
-        # Only networks that cannot be read have these; that they are there is all we ask.
-        Field(21, "pol_encoder", BYTES, repeated=True),
-    ),
-    "Encoder": (
-        Field(1, "mha", "Attention"),
-        Field(2, "ln1_gammas", "Layer"),
-        Field(3, "ln1_betas", "Layer"),
-        Field(4, "ffn", "FeedForward"),
-        Field(5, "ln2_gammas", "Layer"),
-        Field(6, "ln2_betas", "Layer"),
-    ),
-    "Attention": (
-        *_layers(("q_w", "q_b", "k_w", "k_b", "v_w", "v_b", "dense_w", "dense_b")),
-        Field(9, "smolgen", "Smolgen"),
-        # Relative positions, which lc0 refuses too.
-        Field(10, "rpe_q", BYTES),
-        Field(11, "rpe_k", BYTES),
-        Field(12, "rpe_v", BYTES),
-    ),
-    "Smolgen": _layers(
-        (
-            *("compress", "dense1_w", "dense1_b", "ln1_gammas", "ln1_betas"),
-            *("dense2_w", "dense2_b", "ln2_gammas", "ln2_betas"),
-        )
-    ),
-    "FeedForward": _layers(("dense1_w", "dense1_b", "dense2_w", "dense2_b")),
-    "PolicyHeads": (
-        *_layers(("ip_pol_w", "ip_pol_b")),
-        Field(3, "vanilla", "PolicyHead"),
-        Field(4, "optimistic_st", "PolicyHead"),
-        Field(5, "soft", "PolicyHead"),
-        Field(6, "opponent", "PolicyHead"),
-        Field(7, "policy_head_map", BYTES, repeated=True),
-    ),
-    "PolicyHead": (
-        *_layers(("ip_pol_w", "ip_pol_b", "ip2_pol_w", "ip2_pol_b", "ip3_pol_w", "ip3_pol_b", "ip4_pol_w")),
-        Field(8, "pol_encoder", BYTES, repeated=True),
-    ),
-    "ValueHeads": (
-        Field(1, "winner", "ValueHead"),
-        Field(2, "q", "ValueHead"),
-        Field(3, "st", "ValueHead"),
-        Field(4, "value_head_map", BYTES, repeated=True),
-    ),
-    "ValueHead": _layers(
-        (
-            *("ip_val_w", "ip_val_b", "ip1_val_w", "ip1_val_b", "ip2_val_w", "ip2_val_b"),
-            *("ip_val_err_w", "ip_val_err_b", "ip_val_cat_w", "ip_val_cat_b"),
-        )
-    ),
-    "ConvBlock": _layers(("weights", "biases", "bn_means", "bn_stddivs", "bn_gammas", "bn_betas")),
-    "Residual": (
-        Field(1, "conv1", "ConvBlock"),
-        Field(2, "conv2", "ConvBlock"),
-        Field(3, "se", "SqueezeExcitation"),
-    ),
-    "SqueezeExcitation": _layers(("w1", "b1", "w2", "b2")),
-    "Layer": (
-        Field(1, "min_val", FLOAT),
-        Field(2, "max_val", FLOAT),
-        Field(3, "params", BYTES),
-        Field(4, "encoding", INTEGER),
-    ),
+# Each message's fields by number.
+MESSAGES: dict[str, dict[int, Field]] = {
+    message: {
+        int(number): Field(name, kind, bool(repeated))
+        for repeated, kind, name, number in _FIELD.findall(body)
+    }
+    for message, body in _MESSAGE.findall(SCHEMA)
 }
 
 
@@ -173,21 +118,17 @@ MESSAGES: dict[str, tuple[Field, ...]] = {
 def net_class() -> Any:  # noqa: ANN401 - protobuf makes the class at run time
     """The class of a whole file: `net_class().FromString(data)`, `net_class()(magic=...)`."""
     types = descriptor_pb2.FieldDescriptorProto
-    scalars = {
-        INTEGER: types.TYPE_UINT64,
-        FIXED32: types.TYPE_FIXED32,
-        FLOAT: types.TYPE_FLOAT,
-        BYTES: types.TYPE_BYTES,
-    }
     file = descriptor_pb2.FileDescriptorProto(name="alphazero/lc0.proto", package=PACKAGE, syntax="proto2")
     for name, fields in MESSAGES.items():
         message = file.message_type.add(name=name)
-        for field in fields:
-            entry = message.field.add(name=field.name, number=field.number)
+        for number, field in fields.items():
+            entry = message.field.add(name=field.name, number=number)
             entry.label = types.LABEL_REPEATED if field.repeated else types.LABEL_OPTIONAL
-            entry.type = scalars.get(field.kind, types.TYPE_MESSAGE)
+            entry.type = types.TYPE_MESSAGE
             if field.kind in MESSAGES:
                 entry.type_name = f".{PACKAGE}.{field.kind}"
+            else:
+                entry.type = types.Type.Value(f"TYPE_{field.kind.upper()}")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.Net"))
@@ -206,9 +147,16 @@ EMBEDDING_MAP, EMBEDDING_DENSE = 1, 2  # INPUT_EMBEDDING_PE_MAP, INPUT_EMBEDDING
 # PolicyFormat of our heads, and back.
 POLICY_NUMBERS = {"convolution": 2, "attention": 3}
 POLICY_HEADS = {number: head for head, number in POLICY_NUMBERS.items()}
-
-CLASSICAL_POLICY = "classical policy head (fully connected)"
-NETWORK_NAMES = {1: CLASSICAL_POLICY, 2: CLASSICAL_POLICY, 5: "ONNX network"}
+# What a network that ours can represent says in its format: NetworkFormat's fields and their numbers.
+REPRESENTED = {
+    "network": (TOWER_WITHOUT_SE, TOWER_WITH_SE, *ATTENTION_BODIES),
+    "input": (INPUT_CLASSICAL_112,),
+    "policy": tuple(POLICY_HEADS),
+    "value": (VALUE_WDL,),
+    "output": (OUTPUT_WDL,),
+    "moves_left": (0, MOVES_LEFT_V1),
+    "default_activation": (0, 1),
+}
 
 
 def check_format(net: Message) -> None:
@@ -232,40 +180,22 @@ def check_format(net: Message) -> None:
 
 
 def foreign_part(net: Message) -> str | None:
-    """The first part of a network that ours cannot have, by its name."""
+    """The first part of a network that ours cannot have."""
     layout, weights = net.format.network_format, net.weights
-    # A file without the format message is the oldest kind (lc0 loader.cc FixOlderWeightsFile).
-    structure = layout.network if layout.HasField("network") else 1
-    if structure not in (TOWER_WITHOUT_SE, TOWER_WITH_SE, *ATTENTION_BODIES):
-        return NETWORK_NAMES.get(structure, f"structure {structure}")
-    input_format = layout.input if layout.HasField("input") else INPUT_CLASSICAL_112
-    if input_format != INPUT_CLASSICAL_112:
-        return f"input of kind {input_format}"
-    if layout.policy not in POLICY_HEADS:
-        return CLASSICAL_POLICY if layout.policy == 1 else f"policy head of kind {layout.policy}"
-    if layout.value != VALUE_WDL:
-        return f"value head of kind {layout.value}"
-    faults = {
-        "encoders in the attention policy head": len(weights.pol_encoder) > 0,
-        f"output format {layout.output}": layout.output != OUTPUT_WDL,
-        f"moves-left head of kind {layout.moves_left}": layout.moves_left > MOVES_LEFT_V1,
-    }
+    for name, numbers in REPRESENTED.items():
+        number = getattr(layout, name)
+        if number not in numbers and (name != "input" or layout.HasField(name)):
+            return f"network format {name} {number}"
     has_attention = POLICY_HEADS[layout.policy] == "attention"
+    policies, values = weights.policy_heads, weights.value_heads
+    heads = (policies.vanilla, policies.optimistic_st, policies.soft, policies.opponent)
+    relative = [(encoder.mha, name) for encoder in weights.encoder for name in ("rpe_q", "rpe_k", "rpe_v")]
+    faults = {"encoders in a policy head": any(len(head.pol_encoder) > 0 for head in (weights, *heads))}
     if is_attention_body(net):
-        heads = weights.policy_heads
         faults |= {
             "convolutional policy head on an attention body": not has_attention,
-            f"activation of kind {layout.default_activation}": layout.default_activation > 1,
-            "relative positions": any(
-                encoder.mha.HasField(name)
-                for encoder in weights.encoder
-                for name in ("rpe_q", "rpe_k", "rpe_v")
-            ),
-            "heads by other names": len(heads.policy_head_map) + len(weights.value_heads.value_head_map) > 0,
-            "encoders in a policy head": any(
-                len(head.pol_encoder) > 0
-                for head in (heads.vanilla, heads.optimistic_st, heads.soft, heads.opponent)
-            ),
+            "relative positions": any(mha.HasField(name) for mha, name in relative),
+            "heads by other names": len(policies.policy_head_map) + len(values.value_head_map) > 0,
         }
     else:
         faults |= {
@@ -285,83 +215,42 @@ def is_attention_body(net: Message) -> bool:
     return structure in ATTENTION_BODIES or (structure == TOWER_WITH_SE and len(net.weights.encoder) > 0)
 
 
-VARINT, FIXED64, LENGTH_DELIMITED, WIRE_FIXED32 = 0, 1, 2, 5
-WIRE_TYPES = {INTEGER: VARINT, FIXED32: WIRE_FIXED32, FLOAT: WIRE_FIXED32, BYTES: LENGTH_DELIMITED}
-EXPECTED = {INTEGER: "a number", FIXED32: "a 32-bit number", FLOAT: "a 32-bit float", BYTES: "bytes"}
-MAX_VARINT_BYTES = 10
-MAX_FIELD_NUMBER = (1 << 29) - 1
+VARINT, LENGTH_DELIMITED = 0, 2
+FIXED_BYTES = {1: 8, 5: 4}  # by wire type
 # 256 residual blocks, the most there may be, have 26,000 with every field that lc0 knows.
 MAX_FIELDS = 50_000
 
 
-def check_wire(data: memoryview, message: str = "Net") -> None:
-    """Check that `data` is the wire form of a message of the schema, with at most MAX_FIELDS fields.
-
-    Raises WeightsError, without the file's name, that has the path of the fault ("Net.weights.residual[3]").
-    """
-    _check_message(data, message, message, 0)
-
-
-def _check_message(data: memoryview, message: str, name: str, count: int) -> int:
-    """Check one message; how many fields were met so far, `count` of them before this message."""
-    schema = {field.number: field for field in MESSAGES[message]}
-    met: dict[int, int] = {}
-    position = 0
-    while position < len(data):
-        count += 1
-        if count > MAX_FIELDS:
-            raise WeightsError(f"{name}: more than {MAX_FIELDS} fields: no network has as many")
-        key, position = read_varint(data, position, name)
-        number, wire_type = key >> 3, key & 7
-        if not 1 <= number <= MAX_FIELD_NUMBER:
-            raise WeightsError(f"{name}: field number {number}: not a protobuf message")
-        field = schema.get(number)
-        place = f"{name}.{field.name}" if field else f"{name} field {number}"
-        value, position = _read_value(data, position, wire_type, place)
-        if field is None:
-            continue
-        _check_type(field, wire_type, place)
-        index = met[number] = met.get(number, -1) + 1
-        if field.repeated:
-            place += f"[{index}]"
-        elif index:
-            raise WeightsError(f"{place}: stands {index + 1} times, expected once")
-        if field.kind in MESSAGES:
-            count = _check_message(value, field.kind, place, count)
-    return count
+def check_num_fields(data: memoryview) -> None:
+    """Raise WeightsError for a Net of more than MAX_FIELDS fields; damage is the library's to find."""
+    waiting = [("Net", data)]
+    count = 0
+    while waiting:
+        message, rest = waiting.pop()
+        fields = MESSAGES[message]
+        while rest:
+            count += 1
+            if count > MAX_FIELDS:
+                raise WeightsError(f"more than {MAX_FIELDS} fields: no network has as many")
+            key, rest = _varint(rest)
+            wire_type, field = key & 7, fields.get(key >> 3)
+            size, rest = (
+                _varint(rest)
+                if wire_type in (VARINT, LENGTH_DELIMITED)
+                else (FIXED_BYTES.get(wire_type, len(rest)), rest)
+            )
+            if wire_type == VARINT:
+                continue
+            if wire_type == LENGTH_DELIMITED and field is not None and field.kind in MESSAGES:
+                waiting.append((field.kind, rest[:size]))
+            rest = rest[size:]
 
 
-def _check_type(field: Field, wire_type: int, place: str) -> None:
-    if wire_type == WIRE_TYPES.get(field.kind, LENGTH_DELIMITED):
-        return
-    if wire_type == LENGTH_DELIMITED:
-        raise WeightsError(f"{place}: holds bytes, expected {EXPECTED[field.kind]}")
-    raise WeightsError(f"{place}: wire type {wire_type}, expected {EXPECTED.get(field.kind, 'bytes')}")
-
-
-def read_varint(data: memoryview, position: int, name: str) -> tuple[int, int]:
-    """A base-128 number at `position` and the position after it. Raises WeightsError."""
+def _varint(data: memoryview) -> tuple[int, memoryview]:
+    """A base-128 number and what follows it."""
     value = 0
-    for index in range(MAX_VARINT_BYTES):
-        if position + index >= len(data):
-            raise WeightsError(f"{name}: ends in the middle of a number (truncated?)")
-        byte = data[position + index]
+    for index, byte in enumerate(data[:10]):
         value |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
-            return value & 0xFFFF_FFFF_FFFF_FFFF, position + index + 1
-    raise WeightsError(f"{name}: a number of more than {MAX_VARINT_BYTES} bytes: not a protobuf message")
-
-
-def _read_value(data: memoryview, position: int, wire_type: int, name: str) -> tuple[memoryview, int]:
-    """The bytes of a field (none of a number) and the position after it. Raises WeightsError."""
-    if wire_type == VARINT:
-        return data[:0], read_varint(data, position, name)[1]
-    if wire_type == LENGTH_DELIMITED:
-        size, position = read_varint(data, position, name)
-    elif wire_type in (FIXED64, WIRE_FIXED32):
-        size = 8 if wire_type == FIXED64 else 4
-    else:
-        raise WeightsError(f"{name}: wire type {wire_type}: not a protobuf message")
-    if size > len(data) - position:
-        raise WeightsError(f"{name}: {size} bytes announced, {len(data) - position} left (truncated?)")
-    return data[position : position + size], position + size
+            return value, data[index + 1 :]
+    return 0, data[:0]

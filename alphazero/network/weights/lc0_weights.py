@@ -15,6 +15,7 @@ import torch
 from google.protobuf.message import DecodeError, Message
 
 from alphazero.base.errors import WeightsError
+from alphazero.base.text import reason
 from alphazero.games.registry import GameSpec, get_spec
 from alphazero.network.weights.lc0_attention import (
     EMBEDDING,
@@ -32,7 +33,7 @@ from alphazero.network.weights.lc0_schema import (
     MOVES_LEFT_V1,
     POLICY_HEADS,
     check_format,
-    check_wire,
+    check_num_fields,
     is_attention_body,
     net_class,
 )
@@ -87,11 +88,11 @@ def parse_lc0(data: bytes) -> WeightsFile:
     # fixed32 magic is the first field of every file lc0's tools write; checked before the rest is parsed.
     if data[:5] != b"\x0d" + MAGIC.to_bytes(4, "little"):
         raise WeightsError("no lc0 network: expected the magic number 0x1c0 at the start")
-    check_wire(memoryview(data))
+    check_num_fields(memoryview(data))
     try:
         net = net_class().FromString(data)
     except DecodeError as error:
-        raise WeightsError(f"not a protobuf message: {error}") from None
+        raise WeightsError(f"damaged or truncated: {reason(error)}; expected a protobuf message") from None
     check_format(net)
     config = config_of_table(attention_config(net) if is_attention_body(net) else tower_config(net))
     state_dict: dict[str, torch.Tensor] = {}
@@ -105,17 +106,13 @@ def parse_lc0(data: bytes) -> WeightsFile:
 
 
 def tower_config(net: Any) -> dict[str, Any]:  # noqa: ANN401 - protobuf's own classes
-    """The fields of NetworkConfig, from the sizes of the layers, not all checked. Raises WeightsError."""
+    """The fields of NetworkConfig, from the sizes of the layers, not checked. Raises WeightsError."""
     weights, layout = net.weights, net.format.network_format
     blocks = weights.residual
-    if not 1 <= len(blocks) <= _most("blocks"):
-        raise WeightsError(f"{len(blocks)} residual blocks: expected 1 to {_most('blocks')}")
     planes = get_spec("chess").num_planes
     filters = quotient(layer_size(weights.input, "weights"), 9 * planes, "filters of the input convolution")
-    if filters > _most("filters"):
-        raise WeightsError(f"{filters} filters: expected 1 to {_most('filters')}")
     with_se = {block.HasField("se") for block in blocks}
-    if len(with_se) != 1:
+    if len(with_se) > 1:
         raise WeightsError("squeeze-excitation in some blocks only: expected in all or none")
     config: dict[str, Any] = {
         "game": "chess",
@@ -125,12 +122,7 @@ def tower_config(net: Any) -> dict[str, Any]:  # noqa: ANN401 - protobuf's own c
         "moves_left": layout.moves_left == MOVES_LEFT_V1,
     }
     if with_se == {True}:
-        units = layer_size(blocks[0].se, "b1")
-        if units == 0 or filters % units:
-            raise WeightsError(f"{units} squeeze units: expected a divisor of the {filters} filters")
-        config["se_ratio"] = filters // units
-    if config["policy_head"] == "attention":
-        check_attention(weights, filters)
+        config["se_ratio"] = quotient(filters, layer_size(blocks[0].se, "b1"), "filters by squeeze units")
     for head, name in (("value", "val"), ("moves_left", "mov")):
         if head == "value" or config["moves_left"]:
             hidden, inputs = layer_size(weights, f"ip1_{name}_b"), layer_size(weights, f"ip1_{name}_w")
@@ -138,22 +130,6 @@ def tower_config(net: Any) -> dict[str, Any]:  # noqa: ANN401 - protobuf's own c
             what = f"channels of the {head.replace('_', '-')} head"
             config[f"{head}_channels"] = quotient(inputs, SQUARES * hidden, what)
     return config
-
-
-def check_attention(weights: Message, filters: int) -> None:
-    """Refuse an attention policy head of another width than the tower's. Raises WeightsError."""
-    for what, field in (("embedding", "ip_pol_b"), ("query", "ip2_pol_b"), ("key", "ip3_pol_b")):
-        width = layer_size(weights, field)
-        if width != filters:
-            raise WeightsError(
-                f"attention policy head: {what} of {width} channels ({field}), expected {filters}, as many "
-                "as the tower has"
-            )
-
-
-def _most(name: str) -> int:
-    """The largest value of a setting of the network."""
-    return int(NetworkConfig.__dataclass_fields__[name].metadata["maximum"])
 
 
 def first_layer(config: NetworkConfig) -> str:

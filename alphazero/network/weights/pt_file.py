@@ -141,7 +141,12 @@ class _Reader(pickle._Unpickler):  # in Python: its memo takes no more memory th
 
 
 def _tensor(storage: Any, offset: int, size: Any, stride: Any, *_: object) -> Tensor:  # noqa: ANN401
-    """A part of a storage; torch refuses one that reaches beyond it."""
+    """A whole storage in a shape: a part of one, or a view with strides, can show more than a file holds."""
     if not isinstance(storage, Tensor):
         raise pickle.UnpicklingError("a tensor without a storage")
-    return storage.as_strided(size, stride, offset)
+    tensor = storage.as_strided(size, stride, offset)
+    if not tensor.is_contiguous() or tensor.numel() != len(storage):
+        raise pickle.UnpicklingError(
+            f"{tensor.numel()} numbers of a storage of {len(storage)}: expected all of them, contiguous"
+        )
+    return tensor

@@ -21,11 +21,11 @@ from torch import Tensor
 
 from alphazero.base.errors import ConfigError, WeightsError
 from alphazero.base.files import replacing
+from alphazero.base.section import checked, kinds_of
 from alphazero.base.text import reason, shortened
 from alphazero.games.registry import get_spec, known_game
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checks import (
-    layout_fault,
     safetensors_header_fault,
     shown,
     values_fault,
@@ -141,28 +141,21 @@ def network_config_of(path: Path, network: object) -> NetworkConfig:
 
 def config_of_table(network: Mapping[Any, object]) -> NetworkConfig:
     """The same without the file's name."""
-    fields = {field.name: field for field in dataclasses.fields(NetworkConfig)}
+    fields, kinds = NetworkConfig.__dataclass_fields__, kinds_of(NetworkConfig)
+    values: dict[str, Any] = {}
     for name, value in network.items():
         if name not in fields:
             raise WeightsError(f"network.{shortened(str(name))}: no such setting in this version")
         field = fields[name]
-        choices = field.metadata["choices"]
-        low, high = field.metadata["minimum"], field.metadata["maximum"]
         if type(value) is not type(field.default):
             raise WeightsError(f"network.{name} {shown(value)}: expected {type(field.default).__name__}")
-        if field.metadata["reads"]:
-            try:
-                network = {**network, name: known_game(str(value))}
-            except ConfigError as error:
-                raise WeightsError(f"network.{error}") from None
-        elif choices and value not in choices:
-            raise WeightsError(f"network.{name} {shown(value)}: expected one of {', '.join(choices)}")
-        if (low is not None and value < low) or (high is not None and value > high):
-            raise WeightsError(
-                f"network.{name} {shown(value)}: out of range: expected at least {low}"
-                + (f", at most {high}" if high is not None else "")
-            )
-    return NetworkConfig(**network)  # type: ignore[arg-type]
+        try:
+            # A game is known, not read: the user names files with rules, a weights file does not.
+            is_game = field.metadata["reads"]
+            values[name] = known_game(str(value)) if is_game else checked(name, value, kinds[name], field)
+        except ConfigError as error:
+            raise WeightsError(f"network.{error}") from None
+    return NetworkConfig(**values)
 
 
 def check_state_dict(path: Path, state_dict: object) -> dict[str, Tensor]:
@@ -171,9 +164,8 @@ def check_state_dict(path: Path, state_dict: object) -> dict[str, Tensor]:
         isinstance(key, str) and isinstance(value, Tensor) for key, value in state_dict.items()
     ):
         raise WeightsError(f"{path}: state_dict: expected tensors by name")
-    for fault in (layout_fault, values_fault):
-        if found := fault(state_dict):
-            raise WeightsError(f"{path}: {found}")
+    if fault := values_fault(state_dict):
+        raise WeightsError(f"{path}: {fault}")
     return state_dict
 
 

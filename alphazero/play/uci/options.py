@@ -80,6 +80,7 @@ TABLE = (
     Option("Move Overhead", "spin", "30", 0, 10000, ("MoveOverhead", "MoveOverheadMs")),
     Option("MinibatchSize", "spin", "0", 0, 4096),
     Option("BatchesInFlight", "spin", "2", 1, 2, sets="in_flight"),
+    Option("NodeLimit", "spin", "0", 0, 1_000_000_000),
     Option("SmartPruning", "check", "true"),
     Option("VerboseMoveStats", "check", "false"),
     Option("Temperature", "number", "0", 0, 100),

@@ -164,6 +164,8 @@ class EngineSearch:
         *,
         tables: SearchTables | None,
     ) -> None:
+        if limit := options["NodeLimit"]:
+            go = Go(nodes=limit, infinite=go.infinite, ponder=go.ponder, searchmoves=go.searchmoves)
         self._line, self._go, self._options = line, go, options
         self._tree, self._tables = tree, tables
         self._result: int | None = None  # of the position, where the tables know it

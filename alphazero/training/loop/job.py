@@ -21,6 +21,7 @@ from alphazero.settings.load import Config
 from alphazero.show.console import Console
 from alphazero.show.observer import Observer
 from alphazero.training.loop.part_clock import PartClock
+from alphazero.training.loop.profile import StepProfile
 from alphazero.training.loop.schedule import learning_rate
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.loop.writer import CheckpointWriter
@@ -125,6 +126,7 @@ class RankServices:
     metrics: without writers but on rank 0. writer: None on ranks that write no checkpoints. before_save:
     collective; returns when a checkpoint may be published, and calls what it is given while it waits. clock:
     what this rank's time goes into. observer: looks at how the job runs; nothing depends on what it sees.
+    profile: records the steps that --profile names, on the ranks that it names.
     """
 
     exchange: Exchange
@@ -136,6 +138,7 @@ class RankServices:
     writer: CheckpointWriter | None
     before_save: Callable[[Callable[[], None]], None] = lambda _: None
     observer: Observer | None = None
+    profile: StepProfile | None = None
 
     @property
     def writes(self) -> bool:

@@ -61,12 +61,14 @@ def _device_moment() -> torch.cuda.Event:
 class PartClock:
     """Sums up the time of each Part; a rank is in exactly one at any moment, so that nothing is missing.
 
-    It begins in Part.APART. work: the kind of work now, for other threads to read.
+    It begins in Part.APART. work: the kind of work now, for other threads to read. naming: what a block is
+    entered with under its part's name; a profile puts its own there (profile.py).
     """
 
     def __init__(self, moment: Callable[[], Any]) -> None:
         """moment: gives the present moment, an event on the device or a HostMoment; nothing waits for one."""
         self.work = WORK[Part.APART]
+        self.naming: Callable[[str], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
         self._moment = moment
         self._part = Part.APART
         self._since = moment()
@@ -85,7 +87,8 @@ class PartClock:
         self._enter(part)
         self.work = WORK.get(part, work)
         try:
-            yield
+            with self.naming(part.value):
+                yield
         finally:
             self._enter(before)
             self.work = work

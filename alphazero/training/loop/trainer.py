@@ -103,6 +103,7 @@ class Trainer:
                     if until is None:
                         events = Event.STOP
                         break
+                    self._profile_at(position.step)
                     events = self._run_plan(until)
                     if self._has_diverged():
                         return TrainingOutcome.DIVERGED
@@ -119,6 +120,10 @@ class Trainer:
                 "a host is out of memory, see above; the run can be resumed", found_by_all_ranks=True
             )
         return TrainingOutcome.FINISHED if position.step == num_steps else TrainingOutcome.STOPPED
+
+    def _profile_at(self, step: int) -> None:
+        if self._services.profile:
+            self._services.profile.at(step)
 
     def _prepare_data(self) -> int | None:
         """Have data made; the step until which it lasts, None where a signal requested the end."""
@@ -147,6 +152,7 @@ class Trainer:
             self._is_new_plan = False
             self._console.advance_bar()
             self._after_step(events)
+            self._profile_at(position.step)
             if self._has_diverged() or events & LAST_EVENTS:
                 return events
         return Event.NONE

@@ -21,6 +21,7 @@ from alphazero.show.observer import GpuMeter, Observer
 from alphazero.show.viewers import open_writers
 from alphazero.training.loop.job import Job, RankServices
 from alphazero.training.loop.part_clock import PartClock
+from alphazero.training.loop.profile import StepProfile
 from alphazero.training.loop.writer import CheckpointWriter
 from alphazero.training.ranks.runtime import Runtime
 from alphazero.training.start.run_start import Found, RankContext, publish
@@ -88,6 +89,7 @@ def open_services(
         writer=writer,
         before_save=before_save,
         observer=observer,
+        profile=profile_of(job, clock, console.say),
     )
     failed = True
     try:
@@ -99,9 +101,22 @@ def open_services(
             yield services
         failed = False
     finally:
+        if services.profile:
+            services.profile.end()
         metrics.close(failed)
         if writer:
             writer.wait()
+
+
+def profile_of(job: Job, clock: PartClock, say: Callable[[str], None]) -> StepProfile | None:
+    """What --profile asks of this rank."""
+    rank = job.runtime.rank
+    steps, _, ranks = job.config.run.profile.partition("@")
+    if not steps or (ranks != "all" and str(rank) not in (ranks or "0").split(",")):
+        return None
+    first, last = sorted(map(int, steps.split("-")))
+    path = job.run.path / "profile" / f"rank{rank}.{first}-{last}"
+    return StepProfile((first, last), path, clock, job.runtime.device, say)
 
 
 def make_watcher(

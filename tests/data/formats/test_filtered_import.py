@@ -107,12 +107,12 @@ def test_the_store_is_the_same_for_any_number_of_workers_and_any_chunks(month: P
 def test_other_filters_are_another_store(month: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     run(month, tmp_path / "store")
     assert run(month, tmp_path / "store").was_there
-    with pytest.raises(DataError, match=r"with the filters min_elo 1500, .*; expected no filters: name"):
+    with pytest.raises(DataError, match=r"with min_elo 1500, .*; expected no filters: name"):
         run(month, tmp_path / "store", GameFilters())
     run(month, tmp_path / "all", GameFilters())
     manifest = json.loads((tmp_path / "all" / "manifest.json").read_text())
     assert "filters" not in manifest and "filtered" not in manifest["sources"][0]
-    with pytest.raises(DataError, match="with no filters; expected the filters min_elo 1500"):
+    with pytest.raises(DataError, match="with no filters; expected min_elo 1500"):
         run(month, tmp_path / "all")
 
 

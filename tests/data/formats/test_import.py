@@ -62,7 +62,7 @@ def test_the_given_games_are_those_that_lc0_played(shared_data: Path, tmp_path: 
         records = read(directory / name)
         assert np.array_equal(np.array(row["visits"], np.uint32), records["visits"])
     assert sum(len(row["moves"]) for row in rows) == 2624
-    assert summarize(store).full_searches == 2624
+    assert summarize(store)["full_searches"] == 2624
 
 
 def test_moves_starts_and_results_are_those_of_python_chess(

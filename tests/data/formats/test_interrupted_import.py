@@ -140,7 +140,6 @@ def test_what_a_killed_import_left_is_removed_by_the_next(
 
 def test_two_imports_of_one_store_do_not_mix(sources: Path, tmp_path: Path):
     work = WorkingDirectory(tmp_path / "store")
-    work.make()
     with (
         work.locked(wait=False),
         pytest.raises(DataError, match="another import is at work"),

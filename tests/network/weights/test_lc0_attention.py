@@ -40,7 +40,7 @@ CHANGES: dict[str, Callable[[Any], None]] = {
     "smolgen in some encoders only": lambda net: net.weights.encoder[1].mha.ClearField("smolgen"),
     "relative positions": lambda net: setattr(net.weights.encoder[0].mha, "rpe_k", b"12"),
     "encoders in a policy head": lambda net: net.weights.policy_heads.soft.pol_encoder.append(b""),
-    "encoders in the attention policy head": lambda net: net.weights.pol_encoder.append(b""),
+    "encoders in a policy head: expected": lambda net: net.weights.pol_encoder.append(b""),
     "heads by other names": lambda net: net.weights.value_heads.value_head_map.append(b""),
     "vanilla has a separate embedding": lambda net: net.weights.policy_heads.vanilla.ip_pol_w.CopyFrom(
         net.weights.policy_heads.ip_pol_w
@@ -49,7 +49,7 @@ CHANGES: dict[str, Callable[[Any], None]] = {
     "smolgen's numbers per head: 8 weights, expected a positive multiple of 3": headcount(3),
     "input embedding of kind 3": layout(input_embedding=3),
     "ffn_activation 5: expected one of": layout(ffn_activation=5),
-    "activation of kind 2": layout(default_activation=2),
+    "network format default_activation 2": layout(default_activation=2),
     "body.scores.weight: 0 numbers": without("smolgen_w"),
     "body.embedding.gate.term_CQ: 0 numbers": without("ip_add_gate"),
     "smolgen's channels: 32 weights, expected a positive multiple of 0": without("ip_emb_b"),

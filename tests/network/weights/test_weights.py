@@ -197,7 +197,7 @@ BAD = {
     "unknown setting": "network.wings: no such setting",
     "unknown game": "network.game 'go': expected one of chess, connect4, tictactoe",
     "setting of another type": "network.blocks '1': expected int",
-    "setting out of range": "network.blocks 257: out of range",
+    "setting out of range": "network.blocks: 257: expected a whole number from 1 to 256",
     "indivisible ratio": "se_ratio 3: must divide filters",
     "larger than memory": "shape [8, ",
     "metadata": "metadata 3",
