@@ -6,17 +6,20 @@ import argparse
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import alphazero._core as _core
 from alphazero.base.errors import ConfigError
 from alphazero.base.log import Work
-from alphazero.base.text import counted, table
+from alphazero.base.text import counted, signed, table
 from alphazero.cli.flags import add_config_flag
 from alphazero.games.core_types import Line
 from alphazero.games.outside.names import is_outside
 from alphazero.games.outside.solvers import FORMS, check_solver, read_solver
+from alphazero.measure.elo import paired_errors
 from alphazero.play.matches import players
 from alphazero.play.search_settings import search_settings
 from alphazero.settings.load import load_config
@@ -84,22 +87,23 @@ def run(args: argparse.Namespace, device: torch.device) -> int:
     num_threads = torch.get_num_threads()
     outcomes = SolverOutcomes(max(TABLES_MIB, SMALLEST_TABLE_MIB * num_threads), num_threads)
     asked = sum(position.may_err for entry in sets for position in entry.positions)
-    results = []
+    results: dict[str, list[SetErrors]] = {}
     for name, network in zip(args.weights, networks, strict=True):
-        rows: list[dict[str, Any]] = []
+        rows: list[SetErrors] = []
         with showing(name, asked * (args.simulations or 0), "simulation") as work:
             own = players_of(args, network, device, work)
             for entry in sets:
-                errors = {
-                    player: sum(find_errors(entry.positions, choose, outcomes))
-                    for player, choose in own.items()
+                errs = {
+                    player: find_errors(entry.positions, choose, outcomes) for player, choose in own.items()
                 }
-                rows.append({"name": entry.name, "positions": len(entry.positions), "errors": errors})
-        results.append({"weights": name, "sets": rows})
+                rows.append(SetErrors(entry.name, len(entry.positions), errs))
+        results[name] = rows
     if args.json:
-        print(json.dumps({**about, "networks": results}, indent=2))
+        counts = [{"weights": name, "sets": [*map(to_json, rows)]} for name, rows in results.items()]
+        print(json.dumps({**about, "networks": counts, "comparisons": compare(results)}, indent=2))
         return 0
-    parts = [to_table(result["weights"], result["sets"]) for result in results]
+    parts = [to_table(name, rows) for name, rows in results.items()]
+    parts += map(pairs_table, compare(results))
     if about:
         positions = counted(about["positions"], "position")
         parts.insert(0, f"{positions} of random games of {about['game']}; in {asked:,} of them a move errs")
@@ -107,20 +111,65 @@ def run(args: argparse.Namespace, device: torch.device) -> int:
     return 0
 
 
-def to_table(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
+@dataclass(frozen=True)
+class SetErrors:
+    """One network on one set: by player, in which positions it errs."""
+
+    name: str
+    positions: int
+    errs: dict[str, list[bool]]
+
+
+def with_total(rows: Sequence[SetErrors]) -> list[SetErrors]:
+    """The sets, and all of them as one."""
+    errs = {player: list(chain.from_iterable(row.errs[player] for row in rows)) for player in rows[0].errs}
+    return [*rows, SetErrors("all", sum(row.positions for row in rows), errs)]
+
+
+def to_table(name: str, rows: Sequence[SetErrors]) -> str:
     """A line for each set and one for all of them."""
-    players = [*rows[0]["errors"]]
-    total = {
-        "name": "all",
-        "positions": sum(row["positions"] for row in rows),
-        "errors": {player: sum(row["errors"][player] for row in rows) for player in players},
-    }
-    lines = [("set", "positions", *players)]
-    for row in (*rows, total):
-        figures = (f"{errors} {errors / row['positions']:7.2%}" for errors in row["errors"].values())
-        lines.append((row["name"], str(row["positions"]), *figures))
+    lines = [("set", "positions", *rows[0].errs)]
+    for row in with_total(rows):
+        figures = (f"{sum(errs)} {sum(errs) / row.positions:7.2%}" for errs in row.errs.values())
+        lines.append((row.name, str(row.positions), *figures))
     shown = table(lines, "l".ljust(len(lines[0]), "r"))
     return "\n".join([f"{name}: moves that make the outcome worse", "", *shown])
+
+
+def to_json(row: SetErrors) -> dict[str, Any]:
+    """A set's counts."""
+    errors = {player: sum(errs) for player, errs in row.errs.items()}
+    return {"name": row.name, "positions": row.positions, "errors": errors}
+
+
+def compare(results: Mapping[str, list[SetErrors]]) -> list[dict[str, Any]]:
+    """The first network with each of the others by set and player; the last sets are all as one."""
+    (first, of_first), *others = results.items()
+    comparisons = []
+    for second, of_second in others:
+        rows = []
+        for row, other in zip(with_total(of_first), with_total(of_second), strict=True):
+            for player, errs in row.errs.items():
+                found = paired_errors(errs, other.errs[player])
+                figures = {**vars(found), "difference": found.difference, "interval": found.interval}
+                rows.append({"name": row.name, "player": player, **figures})
+        comparisons.append({"first": first, "second": second, "sets": rows})
+    return comparisons
+
+
+def pairs_table(comparison: Mapping[str, Any]) -> str:
+    """Of a comparison, with a line for each set and player."""
+    lines = [("set", "positions", "player", "B - A", "95 % interval", "only A errs", "only B errs")]
+    for row in comparison["sets"]:
+        low, high = (signed(100 * end, 2) for end in row["interval"])
+        alone = (str(row["only_first"]), str(row["only_second"]))
+        difference = signed(100 * row["difference"], 2)
+        lines.append(
+            (row["name"], str(row["positions"]), row["player"], difference, f"{low} to {high}", *alone)
+        )
+    names = f"A: {comparison['first']}\nB: {comparison['second']}"
+    what = "shares of moves that make the outcome worse: their difference in percentage points, by pairs"
+    return "\n".join([names, what, "", *table(lines, "lrlrrrr")])
 
 
 def open_networks(args: argparse.Namespace, device: torch.device) -> list[AlphaZeroNet]:

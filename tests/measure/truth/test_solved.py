@@ -315,3 +315,37 @@ def test_random_moves_err_as_often_as_the_table_says():
     # Five standard deviations of a sum of coin tosses.
     spread = (40 * sum(share * (1 - share) for share in shares)) ** 0.5
     assert abs(errors - 40 * sum(shares)) < 5 * spread
+
+
+def test_two_networks_are_compared_in_pairs(
+    network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    config = NetworkConfig(game="connect4", blocks=1, filters=8)
+    other = tmp_path / "other.pt"
+    save_weights(other, AlphaZeroNet(config, get_spec("connect4"), torch.Generator().manual_seed(4)), {})
+    argv = ["--weights", str(network_file), str(other), "--solved-sets", "own", "early", "--device", "cpu"]
+    assert main(["eval", "--solved", *argv, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    first, second = answer["networks"]
+    (comparison,) = answer["comparisons"]
+    assert (comparison["first"], comparison["second"]) == (str(network_file), str(other))
+    names = [row["name"] for row in first["sets"]]
+    assert names == [*CLASSES, "early"]
+    assert [row["name"] for row in comparison["sets"]] == [*names, "all"]
+    for row, of_first, of_second in zip(comparison["sets"], first["sets"], second["sets"], strict=False):
+        assert row["both"] + row["only_first"] == of_first["errors"]["network alone"]
+        assert row["both"] + row["only_second"] == of_second["errors"]["network alone"]
+        assert row["positions"] == of_first["positions"]
+        low, high = row["interval"]
+        assert low < row["difference"] < high
+    total = comparison["sets"][-1]
+    assert total["only_first"] == sum(row["only_first"] for row in comparison["sets"][:-1]) > 0
+    row = comparison["sets"][-2]
+    assert main(["eval", "--solved", *argv]) == 0
+    text = capsys.readouterr().out
+    assert f"A: {network_file}\nB: {other}\n" in text
+    line = next(line for line in text.splitlines()[::-1] if line.startswith("early"))
+    assert f"{100 * row['difference']:+.2f}" in line and line.split()[-2:] == [
+        str(row["only_first"]),
+        str(row["only_second"]),
+    ]
