@@ -22,6 +22,8 @@ from alphazero.base.errors import LaunchError, PortInUseError
 from alphazero.machine.memory import ROOT, count_cores
 from alphazero.machine.nvml import Device, NvmlUnusable, device_files_present, open_nvml
 
+# Addresses of documentation (RFC 5737, RFC 3849): no host has them, so that the default route leads there.
+OUTSIDE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 INFINIBAND = Path("/sys/class/infiniband")
 # The weight of a host for its ranks, where its line of the hostfile has one.
 HOST_WEIGHT_VARIABLE = "ALPHAZERO_HOST_WEIGHT"
@@ -217,9 +219,23 @@ def _address_towards(family: int, target: Any) -> str:  # noqa: ANN401 - of the 
     return ""
 
 
-def outward_addresses(addresses: tuple[tuple[str, str], ...]) -> list[str]:
+def outward_address(addresses: tuple[tuple[str, str], ...], interface: str = "") -> str:
+    """The address by which other machines are likely to know this one; "" where it has none.
+
+    That of `interface`, else of the route to the default gateway, else the first one that may mean it.
+    """
+    own = outward_addresses(addresses, interface)
+    local = [] if interface else [_address_towards(family, (outside, 9)) for family, outside in OUTSIDE]
+    return next((address for address in (*local, *own) if address in own), "")
+
+
+def outward_addresses(addresses: tuple[tuple[str, str], ...], interface: str = "") -> list[str]:
     """Those that may mean this machine elsewhere: neither the loopback nor of one link alone."""
-    return [address for _, address in addresses if not names_loopback(address) and not names_link(address)]
+    return [
+        address
+        for name, address in addresses
+        if interface in ("", name) and not names_loopback(address) and not names_link(address)
+    ]
 
 
 def names_link(address: str) -> bool:

@@ -15,6 +15,7 @@ from alphazero.machine.machine import (
     find_free_port,
     interface_towards,
     list_addresses,
+    outward_address,
     port_is_free,
     visible_devices,
 )
@@ -152,3 +153,11 @@ def test_the_route_to_this_machine_leads_through_loopback():
 
 def test_cores_are_at_least_one_and_no_more_than_this_process_may_use():
     assert 1 <= count_cores() <= len(os.sched_getaffinity(0))
+
+
+def test_the_outward_address_is_never_the_loopback_or_of_the_link_alone():
+    addresses = (("lo", "127.0.0.1"), ("eth0", "fe80::5"), ("eth0", "10.77.0.5"), ("ib0", "fd00::5"))
+    assert outward_address(addresses) == "10.77.0.5"
+    assert outward_address(addresses, "ib0") == "fd00::5"
+    assert outward_address(addresses, "lo") == ""
+    assert outward_address(addresses[:2]) == ""

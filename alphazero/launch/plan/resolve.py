@@ -32,7 +32,7 @@ from alphazero.launch.plan.sources import (
     read_sources,
     refuse_loopback,
 )
-from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK, Machine, names_loopback
+from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK, Machine, names_loopback, outward_address
 from alphazero.run.rank_watch import Limits
 from alphazero.settings.cluster import ClusterFile
 
@@ -60,10 +60,16 @@ def resolve(
     counts = _count_processes(sources, nodes.value)
     hosts = _plan_hosts(sources, counts, role, node_rank, ssh_config)
     master_addr = _choose_master(sources, nodes, hosts)
+    interface = sources.choice("interface", str, "")
     notices: tuple[str, ...] = ()
     is_listed = sources.chosen or sources.slurm is not None or sources.outer.nodes is not None
     by_person = role == NODE and not is_listed
-    if len(hosts) > 1 and by_person and names_loopback(master_addr):  # which means just that
+    if not master_addr:
+        if role != NODE or node_rank != 0:
+            raise LaunchError(f"{nodes.text}: expected --master-addr beside it, the address of node 0")
+        master_addr = _own_address(nodes, interface, machine)
+        notices = (f"node 0 is at {master_addr}: start the other nodes with --master-addr {master_addr}",)
+    elif len(hosts) > 1 and by_person and names_loopback(master_addr):  # which means just that
         notices = (f"master {master_addr} is the loopback: all {nodes.value} nodes are on this machine",)
     elif len(hosts) > 1:
         is_here = role == NODE or node_rank == 0
@@ -81,7 +87,7 @@ def resolve(
         # Machines that are started one by one cannot agree on another one.
         port_is_chosen=bool(port.text) or (len(hosts) > 1 and role == NODE),
         notices=notices,
-        interface=sources.choice("interface", str, ""),
+        interface=interface,
         max_restarts=_choose_restarts(sources, role),
         min_nodes=_choose_min_nodes(sources, role, len(hosts)),
         limits=_choose_limits(sources),
@@ -167,7 +173,7 @@ def _count_processes(sources: Sources, num_nodes: int) -> list[SettingClaim[int]
 
 
 def _choose_master(sources: Sources, nodes: SettingClaim[int], hosts: tuple[HostPlan, ...]) -> str:
-    """The master's address, by default of the first host that a list names."""
+    """The master's address, by default of the first host that a list names; "" without a list."""
     claims = sources.claims("master_addr", str)
     if sources.outer.master_addr is not None and nodes.value > 1:
         claims.append(sources.outer.master_addr)
@@ -176,10 +182,18 @@ def _choose_master(sources: Sources, nodes: SettingClaim[int], hosts: tuple[Host
         raise LaunchError("--master-addr '': expected the address of node 0")
     if nodes.value == 1:  # no other machine is to reach it
         return found.value if found is not None and names_loopback(found.value) else LOOPBACK
-    address = found.value if found is not None else hosts[0].address
-    if not address:
-        raise LaunchError(f"{nodes.text}: expected --master-addr beside it, the address of node 0")
-    return address
+    return found.value if found is not None else hosts[0].address
+
+
+def _own_address(nodes: SettingClaim[int], interface: str, machine: Machine) -> str:
+    """The address of this machine, node 0, which the others need."""
+    if address := outward_address(machine.addresses, interface):
+        return address
+    where = f"--interface {interface} has" if interface else "this machine has"
+    raise LaunchError(
+        f"{nodes.text}: {where} no address in a network; expected --master-addr ADDRESS, or --master-addr "
+        "127.0.0.1 where all nodes are on this machine"
+    )
 
 
 def _choose_port(sources: Sources, nodes: SettingClaim[int]) -> SettingClaim[int]:

@@ -68,7 +68,6 @@ def test_by_hand_each_node_has_its_rank_and_the_same_master():
         (LaunchRequest(node_rank=1), CPU, "--node-rank 1: expected 0 to 0 (--nodes 1)"),
         (LaunchRequest(nodes=2, node_rank=2, master_addr="a"), CPU, "--node-rank 2: expected 0 to 1"),
         (LaunchRequest(nodes=2, node_rank=-1, master_addr="a"), CPU, "--node-rank -1: expected 0 to 1"),
-        (LaunchRequest(nodes=2, node_rank=0), CPU, "--nodes 2: expected --master-addr beside it"),
         (LaunchRequest(nodes=2, node_rank=0, master_addr=""), CPU, "--master-addr '': expected the address"),
         (LaunchRequest(include="a:0"), CPU, "--include a:0: expected --hostfile beside it"),
         (LaunchRequest(launcher="slurm"), CPU, "--launcher slurm: expected a SLURM allocation"),
@@ -227,6 +226,19 @@ def test_a_loopback_master_that_a_person_names_means_that_all_nodes_are_here(add
 
 def test_one_machine_alone_meets_on_the_loopback_whatever_address_was_given():
     assert plan(LaunchRequest(master_addr="10.0.0.5")).master_addr == "127.0.0.1"
+
+
+def test_node_0_without_a_master_s_address_offers_its_own():
+    request = LaunchRequest(gpus=8, nodes=2, node_rank=0)
+    found = cluster(request)
+    assert (found.master_addr, found.master_port) == ("10.0.0.5", 12355)
+    assert any("--master-addr 10.0.0.5" in notice for notice in found.notices)
+    machine = replace(CPU, addresses=(*CPU.addresses, ("ib0", "10.1.0.5")))
+    assert cluster(replace(request, interface="ib0"), machine).master_addr == "10.1.0.5"
+    exported = cluster(request, MASTER_ADDR="10.9.9.9", MASTER_PORT="7000")
+    assert (exported.master_addr, exported.master_port) == ("10.9.9.9", 7000)
+    with pytest.raises(LaunchError, match="this machine has no address in a network"):
+        cluster(request, replace(CPU, addresses=(("lo", "127.0.0.1"),)))
 
 
 def test_a_master_s_name_that_means_the_loopback_here_is_an_error_with_advice(hostfile):
