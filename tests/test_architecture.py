@@ -21,7 +21,6 @@ from tools.draw_architecture import (
 )
 
 MOST_LINES = 500
-SHORT_LINES = 60
 
 
 def test_the_guide_shows_the_diagram_of_the_imports():

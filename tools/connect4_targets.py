@@ -2,7 +2,7 @@
 
 python -m tools.connect4_targets runs/connect4/games --count 500 --seed 1
 
-Positions are drawn from stored games and solved; docs/connect4.md explains the figures.
+Positions are drawn from stored games and solved.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def solved_target(solver: _core.Connect4Solver, position: SearchedPosition) -> S
 
 
 def figures_of(targets: Sequence[SolvedTarget]) -> dict[str, str]:
-    """The figures of docs/connect4.md, by name: errors of values, then of policies where a move can err."""
+    """The figures by name: errors of values, then of policies where a move can err."""
     outcomes = np.array([target.outcome for target in targets], float)
     results = np.array([target.position.result for target in targets], float)
     searches = np.array([target.position.search_value for target in targets])

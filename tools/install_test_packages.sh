@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(openssh-server openssh-client iproute2 util-linux pdsh munge slurmctld slurmd slurm-client)
-packages+=(chromium chromium-driver)  # the page of alphazero report is opened in it
+packages+=(chromium chromium-driver)  # the pages of report and play are opened in it
 policy=/usr/sbin/policy-rc.d
 
 if [[ $EUID -ne 0 ]]; then

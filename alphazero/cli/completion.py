@@ -10,7 +10,7 @@ from alphazero.settings.flags import Parser
 
 SHELLS = ("bash", "zsh", "fish")
 # Metavars of values that are file names.
-OF_FILES = frozenset({"W", "FILE", "DIR", "STORE", "SRC", "RUN", "PATH", "NAME|FILE", "DIRECTORY"})
+OF_FILES = frozenset({"W", "FILE", "DIR", "STORE", "SRC", "RUN", "PATH", "NAME|FILE", "WEIGHTS"})
 HINTS = """\
 Load it in the shell's own start-up file, or now:
   bash   source <(alphazero completion bash)

@@ -53,7 +53,7 @@ def draw(line: Line, style: Style | None = None, last: str = "") -> str:
     is_chess, has_columns = line.NAME == CHESS, line.NAME == COLUMNS_ARE_MOVES
     rows = rows_of(line)
     height, width = len(rows), len(rows[0])
-    changed = _squares_in(last, line) if style.colours else set()
+    changed = _squares_in(last) if style.colours else set()
     order = range(height)
     files = list(range(width))
     if style.flipped and not has_columns:
@@ -87,7 +87,7 @@ def _cell(sign: str, is_chess: bool, style: Style, is_dark: bool, is_last: bool)
     return f"\x1b[{ground};{colour}m {symbol} {_RESET}"
 
 
-def _squares_in(move: str, line: Line) -> set[tuple[int, int]]:
+def _squares_in(move: str) -> set[tuple[int, int]]:
     """File and rank of the squares that a move's text names: 'e2e4', 'd3'."""
     pairs = [move[start : start + 2] for start in range(0, min(len(move), 4), 2)]
     return {

@@ -26,7 +26,7 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One check of one device, of the host itself (`device` and `uuid` empty) or of a rank ("rank3").
+    """One check of one device, or of the host itself (`device` and `uuid` empty).
 
     name: what was checked, with its unit (temperature_c). value: what was read, None where unknown.
     threshold: the limit that decided, None where there is none.

@@ -174,7 +174,7 @@ def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
     """Have glibc keep blocks of up to 32 MiB that are freed, for what is allocated next.
 
     A training step on a CPU frees its tensors and allocates the same ones in the next step. The kernel would
-    map and zero their pages each time, which is up to a fifth of the step (docs/performance.md). False where
+    map and zero their pages each time, which is up to a fifth of the step. False where
     the C library is another one, or `environment` has settings of malloc: those are left alone.
     """
     if any(name.startswith("MALLOC_") for name in environment) or "malloc" in environment.get(

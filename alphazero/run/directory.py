@@ -29,7 +29,7 @@ class RunDirectory:
 
     @property
     def checkpoints(self) -> Path:
-        """One directory a checkpoint, and the pointer `latest`."""
+        """One directory a checkpoint, and `best-elo`, which names the strongest of a rating."""
         return self.path / "checkpoints"
 
     @property

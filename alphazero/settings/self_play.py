@@ -166,7 +166,7 @@ class SelfPlayConfig:
 BATCHES_PER_RANK = 2
 LEAST_LANES = 256
 # Lanes stop with a move, up to a full search apart: the longer a round, the fuller its batches
-# (docs/performance.md, "Batches of self-play").
+# (docs/decisions.md).
 SEARCHES_PER_ROUND = 24
 
 

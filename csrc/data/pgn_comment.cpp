@@ -1,6 +1,5 @@
-// Three ways in which programs write evaluations into comments; docs/data_format.md describes them and says
-// how it was found out whose view each one takes. Anything else, and any number that no engine means, is no
-// evaluation.
+// Three ways in which programs write evaluations into comments; docs/data_format.md describes them and
+// whose view each one takes. Anything else, and any number that no engine means, is no evaluation.
 #include "data/pgn_comment.hpp"
 
 #include <algorithm>

@@ -20,7 +20,6 @@ TINY = (
     *("--batch-size", "16", "--micro-batch-size", "16", "--lanes", "4", "--simulations", "2"),
     *("--evaluation-batch", "8", "--steps-per-generation", "1", "--warmup-steps", "1", "--no-tensorboard"),
 )
-SHAPE = TINY[:6]
 HOSTILE = "open('executed', 'w').close()\n"
 
 

@@ -1,4 +1,4 @@
-"""The flags of `alphazero match`: players, limits, openings, adjudication, and the search of networks."""
+"""The flags of `alphazero match`: players, limits, openings, adjudication, and the arithmetic of networks."""
 
 from __future__ import annotations
 

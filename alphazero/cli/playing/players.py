@@ -195,7 +195,7 @@ class Lineup:
         if player.kind == "engine" and not limit.is_any:
             raise ConfigError(
                 f"{player.flag}: expected a limit: nodes=, depth=, tc= or st=, "
-                "or --nodes, --tc or --movetime for all"
+                "or --nodes, --tc or --st for all"
             )
         if player.kind == "weights" and (limit.is_timed or limit.depth is not None):
             network = ("--device", self._args.device, "--precision", self._args.precision)

@@ -1,4 +1,4 @@
-"""Random games by rules that lie outside the core: faults of the rules, lengths of games, speed.
+"""Random games by rules that lie outside the core: faults of the rules, results and lengths of games.
 
 In some of the games each move is made on a copy as well, as searches do, and the whole game once more from a
 new start. All that the rules show must stay the same. The first fault ends the check; what is odd and may be

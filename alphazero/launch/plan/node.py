@@ -1,7 +1,7 @@
 """This machine's part of a job: its devices within CUDA_VISIBLE_DEVICES, how many ranks, the port.
 
 Without GPUs and without a number it is one rank per core: beside other work, threads of one rank wait for the
-slowest of them in every layer, ranks of one thread once per step (docs/performance.md).
+slowest of them in every layer, ranks of one thread once per step (docs/decisions.md).
 """
 
 from __future__ import annotations

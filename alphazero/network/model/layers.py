@@ -2,7 +2,7 @@
 
 They are BatchNorm with its ReLU, convolutions with the gradient of their weights, squeeze-excitation and
 the end of a residual block. PyTorch's own BatchNorm takes two thirds as long on the CPU as the convolutions
-do (docs/performance.md). The core's functions (csrc/network) compute in fp32 and give the same bits on
+do. The core's functions (csrc/network) compute in fp32 and give the same bits on
 every CPU.
 """
 

@@ -8,7 +8,6 @@ checkpoints/step-00001000/
   lanes.arrow            games under way, where a run plays them (play/lanes.py)
   state.json             step, seed, micro-batch size, window, settings, world size, loss scale, figures
   manifest.json          magic, version, size and sha256 of the others
-checkpoints/latest       name of the newest complete one (written last)
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class FlatGradients:
             for part, own in zip(torch.split(self._gradients_G, sizes), self._parameters, strict=True)
         ]
         # One norm of the whole is what a GPU likes. On the CPU torch's norm of 6 million numbers is off by
-        # 2e-4, and that of the parameters' norms by 1e-7 (docs/decisions.md).
+        # 2e-4, and that of the parameters' norms by 1e-7.
         self._measured = self._views if device.type == "cpu" else [self._gradients_G]
 
     def add_gradients(self) -> None:

@@ -18,7 +18,6 @@ from alphazero.data.store.store import GameStore
 Note = tuple[int | None, int | None, int | None, int | None, int | None]
 NOTHING: Note = (None, None, None, None, None)
 LICHESS, ENGINE = 1, 2
-TCEC = "d=30, sd=44, mt=90906, tl=3514094, pv=d4 d5 c4, wv=0.24, R50=50,"
 OLD_TCEC = " ev=-0.24, d=22, pd=Ne5, mt=00:02:40, tl=02:22:58, s=5786 kN/s, tb=0,  "
 NO_EVALUATIONS = (
     *("", "book", "book, mb=+0+0+0+0+0,", "a fine move, d=5, tl=7", "[%csl Ge4][%evaluation 1.0]"),

@@ -13,7 +13,6 @@ STYLE = (REPOSITORY / "alphazero" / "show" / "report" / "assets" / "style.css").
 SCHEMES = dict(zip(("light", "dark"), re.findall(r":root \{([^}]*)\}", STYLE), strict=True))
 TEXT = ("ink", "soft", "accent", "good", "bad")
 GROUNDS = ("ground", "card")
-CHOSEN = ("ink", "soft", "chosen")
 
 
 def colours_of(scheme: str) -> dict[str, str]:
