@@ -83,7 +83,7 @@ class Parser(argparse.ArgumentParser):
         if not flag:
             said = f"unexpected argument {quoted(unknown[0])}"
             return ConfigError(f"{said}; {self.prog} --help shows the usage")
-        name = flag.removeprefix("--").replace("-", "_")
+        name = flag.lstrip("-").replace("-", "_")
         if key := key_of(name) or key_of(name.removeprefix("no_")):
             return ConfigError(f"{flag}: no flag; expected {key} in a ds_config.json (--deepspeed-config)")
         typed = OTHER_PROGRAMS.get(name, "")
@@ -175,6 +175,17 @@ OTHER_PROGRAMS: Mapping[str, str] = {
     # torchrun's c10d rendezvous runs what anyone on the network sends.
     "elastic": "--hostfile FILE with --min-nodes and --max-restarts",
     **dict.fromkeys(("rdzv_backend", "rdzv_endpoint"), _ADDRESS),
+    # lc0, Stockfish, fastchess and cutechess
+    **dict.fromkeys(("w", "weights_file"), "--weights W"),
+    "backend": "--device cpu or cuda",
+    "threads": "--option Threads=N",
+    "minibatch_size": "--option MinibatchSize=N",
+    **dict.fromkeys(("nncache", "hash"), "--option Hash=MB"),
+    **dict.fromkeys(("syzygy_paths", "syzygy_path"), "--option SyzygyPath=DIR"),
+    "engine": "--player cmd=PROGRAM, with name= and a limit",
+    "each": "--nodes N, --tc T or --st S, for players without a limit",
+    "rounds": "--games N, two a round",
+    "repeat": "--games N: each opening is played with both colours",
 }
 
 

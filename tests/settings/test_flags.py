@@ -79,3 +79,22 @@ def test_help_lists_the_common_flags_and_help_all_lists_every_flag(capsys):
         shown[len(arguments)] = capsys.readouterr().out
     assert "--batch-size" in shown[1] and "--fpu-reduction" not in shown[1] and "--help all" in shown[1]
     assert "--batch-size" in shown[2] and "--fpu-reduction" in shown[2]
+
+
+@pytest.mark.parametrize(
+    ("command", "typed", "flag"),
+    [
+        ("uci", "-w", "--weights W"),
+        ("uci", "--threads=4", "--option Threads=N"),
+        ("uci", "--backend=cuda", "--device"),
+        ("uci", "--syzygy-paths=x", "--option SyzygyPath=DIR"),
+        ("match", "-engine", "--player cmd=PROGRAM"),
+        ("match", "-each", "--nodes N"),
+        ("match", "-rounds", "--games N"),
+    ],
+)
+def test_a_flag_of_chess_programs_is_answered_with_the_one_that_means_it(command, typed, flag):
+    with pytest.raises(
+        ConfigError, match=f"{typed.partition('=')[0]}: no flag of this program; expected {flag}"
+    ):
+        build_parser(command).parse_args([typed])
