@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import types
@@ -10,6 +11,8 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
+
+from alphazero.base.text import quoted
 
 T = TypeVar("T")
 _hints = cache(typing.get_type_hints)
@@ -60,21 +63,29 @@ def _value(kind: Any, value: Any) -> Any:  # noqa: ANN401 - of any type
             return tuple(_value(arguments[0], one) for one in value)
         return tuple(_value(one, item) for one, item in zip(arguments, value, strict=True))
     if origin is dict and isinstance(value, dict):
-        return {name: _value(arguments[1], one) for name, one in value.items()}
+        return {name: _named(name, arguments[1], one) for name, one in value.items()}
     if isinstance(kind, type) and issubclass(kind, Enum | Path) and isinstance(value, str):
         return kind(value)
     if kind is float and type(value) is int:
-        return float(value)
+        with contextlib.suppress(OverflowError):
+            return float(value)
     if kind is not Any and type(value) is not kind:
-        raise ValueError(f"{value!r}: expected {kind}")
+        raise ValueError(f"{quoted(value)}: expected {kind.__name__}")
     return value
+
+
+def _named(name: str, kind: Any, value: Any) -> Any:  # noqa: ANN401 - of any type
+    try:
+        return _value(kind, value)
+    except ValueError as error:
+        raise ValueError(f"{name} {error}") from None
 
 
 def _record(kind: Any, table: object) -> Any:  # noqa: ANN401 - a dataclass
     hints = _hints(kind)
     if not isinstance(table, dict) or not table.keys() <= hints.keys():
-        raise ValueError(f"{table!r}: expected the fields of {kind.__name__}")
+        raise ValueError(f"{quoted(table)}: expected the fields of {kind.__name__}")
     try:
-        return kind(**{name: _value(hints[name], value) for name, value in table.items()})
+        return kind(**{name: _named(name, hints[name], value) for name, value in table.items()})
     except TypeError as error:  # a field is missing
         raise ValueError(f"{kind.__name__}: {error}") from error

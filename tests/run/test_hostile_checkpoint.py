@@ -56,10 +56,10 @@ STATES: dict[str, tuple[str, Any]] = {
     "config [1]: expected dict": ("config", [1]),
     "elapsed_s 'x": ("elapsed_s", "x" * 1_000_000),
     "figures None: expected dict": ("figures", None),
-    "figures {'a': 'b'}: expected numbers": ("figures", {"a": "b"}),
-    "figures {'a': 1000000": ("figures", {"a": 10**400}),
+    "figures a 'b': expected float": ("figures", {"a": "b"}),
+    "figures a 1000000": ("figures", {"a": 10**400}),
     "elapsed_s 1000000": ("elapsed_s", 10**400),
-    "TrainingState.__init__() got an unexpected": ("x" * 100_000, 1),
+    "{'step': 3, ": ("x" * 100_000, 1),
 }
 
 

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Solver:
-    """One way in which a network plays. leave: is told when a position is over."""
+    """One way in which a network plays. leave: is called when a position is over."""
 
     name: str
     choose: Choose

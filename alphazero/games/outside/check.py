@@ -231,7 +231,7 @@ def notes_of(rules: Rules, found: Findings) -> list[str]:
 
 
 def _note_on_shape(rules: Rules, are_signs: bool) -> str:
-    """Where another board fits the actions better than the one that is read; "" where none does."""
+    """Where another board fits the actions better than the present one; "" where none does."""
     shape, (planes, *board) = rules.observed, rules.shape
 
     def fit(height: int, width: int) -> int:

@@ -110,7 +110,7 @@ BUSY_SHARE = 0.1
 
 
 class ReportServer(LocalServer):
-    """Serves / and /report.json, made anew while a browser asks for them."""
+    """Serves / and /report.json, from the runs as they are when a browser asks."""
 
     def __init__(self, make: Callable[[], RunReport], port: int = 0, refresh_s: float = REFRESH_S) -> None:
         """Makes the first report. port: 0 takes a free one. Raises DataError, ConfigError."""

@@ -99,7 +99,7 @@ def test_a_run_that_stays_bad_ends_with_a_line_and_its_last_checkpoint(
     output = zygote.run_job(tmp_path, random_store, 1, *arguments, script=DISTURBED, status=3)
     assert "training diverges: no finite gradients in 2 steps in a row, after 2 returns " in output
     assert "Traceback" not in output
-    assert (tmp_path / "runs/job/checkpoints/latest").read_text() == "step-00000004\n"
+    assert sorted(path.name for path in (tmp_path / "runs/job/checkpoints").iterdir())[-1] == "step-00000004"
 
 
 @pytest.mark.parametrize("weights", ["0.2,1.8", pytest.param("2,1", marks=pytest.mark.slow)])

@@ -59,7 +59,7 @@ def unmount(run: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "told"),
     [
-        (damage_all, r"step-00000002/weights\.safetensors: 0 bytes; .*step-00000004/weights\.safetensors"),
+        (damage_all, "no checkpoint can be read, of step-00000002, step-00000004"),
         (newer_format, "manifest.json: version 9: expected 1"),
         (unmount, r"checkpoints: is gone, and metrics\.jsonl knows of steps"),
     ],
