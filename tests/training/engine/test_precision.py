@@ -91,6 +91,7 @@ def test_a_compiled_network_trains_the_same(zygote, tmp_path, random_store, stag
     assert compiled == pytest.approx(plain, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_deterministic_runs_are_equal_bit_for_bit(tmp_path, random_store):
     for name in ("one", "two"):
         run_job(tmp_path / name, random_store, 1, "--steps", "6", "--deterministic", threads=2)

@@ -24,7 +24,10 @@ def one_rank(zygote, tmp_path_factory, random_store):
     return directory
 
 
-@pytest.mark.parametrize(("stage", "recomputed"), [(0, "none"), (2, "scores"), (3, "encoders")])
+@pytest.mark.parametrize(
+    ("stage", "recomputed"),
+    [(3, "encoders"), *[pytest.param(*one, marks=pytest.mark.slow) for one in ((0, "none"), (2, "scores"))]],
+)
 def test_every_zero_stage_trains_what_one_rank_trains(
     zygote, tmp_path, random_store, one_rank, stage, recomputed
 ):
