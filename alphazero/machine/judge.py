@@ -73,7 +73,7 @@ def shown(value: float | str) -> str:
 
 
 def worst(findings: Iterable[Finding]) -> Severity:
-    """The worst severity; OK where there is no finding."""
+    """The worst severity; OK without findings."""
     return max((finding.severity for finding in findings), default=Severity.OK)
 
 

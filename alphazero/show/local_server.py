@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -31,13 +32,21 @@ class LocalServer(ThreadingHTTPServer):
         """Where a browser finds it."""
         return f"http://{ADDRESS}:{self.server_port}/"
 
+    def serve(self) -> None:
+        """Print the address and serve until Ctrl-C."""
+        try:
+            print(f"{self.url}  (on this machine; Ctrl-C ends it)", flush=True)
+            self.serve_forever()
+        except KeyboardInterrupt:
+            print(file=sys.stderr)
+
     def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that leaves is no error."""
+        """Report errors, but not that a browser leaves."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
-class LocalHandler(BaseHTTPRequestHandler):
+class LocalHandler(BaseHTTPRequestHandler, ABC):
     """Answers GET and HEAD by get()."""
 
     server_version = "alphazero"
@@ -66,9 +75,9 @@ class LocalHandler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET
 
+    @abstractmethod
     def get(self, path: str) -> None:
         """Answer for a path, without its query."""
-        raise NotImplementedError
 
     def send(self, status: HTTPStatus, body: bytes, kind: str = "text/plain", tag: str = "") -> None:
         """An answer of this content type. tag: its ETag."""

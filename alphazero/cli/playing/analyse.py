@@ -205,8 +205,8 @@ def annotate_games(args: argparse.Namespace, searches: bool) -> int:
                 console.warn(f"{place}: game {number}, {players}, is left out: {error}")
                 continue
             print(escaped(pgn_of(read.game), LAYOUT), end="", flush=True)
-            told = ", ".join(f"{marks[each]} {each.mark}" for each in reversed(MoveMark))
-            console.say(f"game {number}, {players}: {counted(plies, 'ply', 'plies')}, {told}")
+            kinds = ", ".join(f"{marks[each]} {each.mark}" for each in reversed(MoveMark))
+            console.say(f"game {number}, {players}: {counted(plies, 'ply', 'plies')}, {kinds}")
             annotated += 1
             tree.forget()
         if not annotated:

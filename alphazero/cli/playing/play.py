@@ -131,11 +131,7 @@ def _serve(args: argparse.Namespace, net: Net, moves: tuple[str, ...]) -> int:
     names = [Path(one.source).name for one in nets]
     page = play_page(net.game, names, side, _limits(args), args.fen, board.moves)
     with closing(GameAnswers(nets)) as answers, PlayServer(page, answers, args.port) as server:
-        try:
-            print(f"{server.url}  (on this machine; Ctrl-C ends it)", flush=True)
-            server.serve_forever()
-        except KeyboardInterrupt:
-            print(file=sys.stderr)
+        server.serve()
     return 0
 
 

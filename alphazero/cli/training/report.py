@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import sys
 from pathlib import Path
 
 from alphazero.base.errors import ConfigError
@@ -107,9 +106,5 @@ def _write(report: RunReport, out: Path) -> None:
 def _watch(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
     with ReportServer(lambda: build(args.runs), args.port) as server:
-        try:
-            print(f"{server.url}  (on this machine; Ctrl-C ends it)", flush=True)
-            server.serve_forever()
-        except KeyboardInterrupt:
-            print(file=sys.stderr)
+        server.serve()
     return 0

@@ -193,7 +193,7 @@ class Attempt:
         if ended.num_left:
             left = counted(ended.num_left, "process", "processes")
             self.say(f"{link.remote.name}: ended {left} that outlived the launcher")
-        self._states.pop(link.remote.name, None)  # whoever still runs is held to the limit of its own phase
+        self._states.pop(link.remote.name, None)  # those still running keep the limits of their phases
         if ended.failure is not None and self._end_sent_at is None:  # later ones are ended by us
             self._note_failure(replace(ended.failure, at=time.monotonic() - ended.seconds_ago))
 

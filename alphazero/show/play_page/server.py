@@ -46,7 +46,7 @@ class PlayHandler(LocalHandler):
     server: PlayServer
 
     def get(self, path: str) -> None:
-        """The page."""
+        """The page, which is all that / has."""
         if path == "/":
             self.send(HTTPStatus.OK, self.server.page, "text/html")
         else:

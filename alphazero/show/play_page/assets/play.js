@@ -7,7 +7,7 @@ const play = {
   found: null, // what a search found here, where the person asked
   chosen: -1, // the square that was picked up
   cursor: -1, // the square that the arrow keys are on
-  typed: "",
+  last: null, // what the network found for its last move
   fault: "",
   thinking: null, // AbortController of the search under way
   flipped: false,
@@ -51,6 +51,7 @@ const play = {
       if (play.view.pushed) game.moves[game.moves.length - 1] = play.view.pushed;
       play.fault = "";
     } catch (error) {
+      if (play.game !== game) return;
       play.game = before;
       play.fault = play.reason(error);
     }
@@ -112,21 +113,15 @@ const play = {
   undo() {
     const moves = play.game.moves.slice();
     if (play.game.resigned) return play.show({ ...play.game, resigned: "" });
-    const own = play.turns();
     if (play.person === "watch") {
       play.paused = true;
       moves.pop();
     } else {
-      const before = own.slice(0, moves.length).lastIndexOf(play.person);
+      const before = play.view.turns.slice(0, moves.length).lastIndexOf(play.person);
       if (before < 0) return play.say("undo: there is no move of yours to take back");
       moves.length = before;
     }
     return play.show({ ...play.game, moves, resigned: "" });
-  },
-
-  // Whose turn it was before each move.
-  turns() {
-    return play.view.turns;
   },
 
   say(text) {
@@ -345,7 +340,9 @@ const play = {
     return dom.make("div", { class: "buttons" },
       dom.make("div", {}, button("New game", () => play.begin(choose.value, play.about.start)), choose),
       dom.make("div", {},
-        button("Hint", play.hint, play.isOver() || Boolean(play.thinking)),
+        play.networkOf() >= 0 // paused, or its search could not be done
+          ? button("Move", play.answer, Boolean(play.thinking))
+          : button("Hint", play.hint, play.isOver() || Boolean(play.thinking)),
         button("Undo", play.undo, !play.game.moves.length && !play.game.resigned),
         button("Flip", () => { play.flipped = !play.flipped; play.draw(); }, !play.view.flips),
         play.person === "watch"
