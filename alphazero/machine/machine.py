@@ -321,7 +321,7 @@ def is_everywhere(listener: socket.socket) -> bool:
 
 
 def _bound(family: int, host: str, port: int, address: str) -> socket.socket | None:
-    """None where `host` is no address of this machine."""
+    """None where `host` is not an address of this machine."""
     dual = host == "::" and socket.has_dualstack_ipv6()
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=dual)

@@ -146,7 +146,7 @@ def meet(args: argparse.Namespace) -> tuple[socket.socket | None, dict[str, sock
     """
     listener = listen_on(args.master_addr, args.master_port) if args.node_rank == 0 else None
     if listener and is_everywhere(listener):
-        _say(f"{args.master_addr} is no address of this machine: listening on all of them")
+        _say(f"{args.master_addr} is not an address of this machine: listening on all of them")
     own = Participant(args.node_rank, args.nnodes, socket.gethostname(), machine_identity())
     is_local = names_loopback(args.master_addr)
     interface = os.environ.get("GLOO_SOCKET_IFNAME", "")
