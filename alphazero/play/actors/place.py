@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 from alphazero.base.errors import ConfigError, DataError, PlaceError, PlaceRefusedError
 from alphazero.base.files import read_at_most, remove_unfinished, replacing
+from alphazero.base.place_name import is_url, read_place
 from alphazero.base.text import reason, shortened
-from alphazero.settings.place_name import is_url, read_place
 
 # The layout: folders, and the pointers within the place.
 GAMES, WEIGHTS, ACTORS = "games", "weights", "actors"
