@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,7 +73,7 @@ def from_batch(
     """
     if not batch.schema.equals(GAME_SCHEMA):
         raise DataError(f"{what}: columns are not those of this version")
-    _check_fit(batch, what)
+    check_fit(batch, what)
     games = []
     for row, values in enumerate(batch.select([*_NUMBERS, *_ENUMS]).to_pylist()):
         game = _core.SelfPlayGame()
@@ -91,7 +92,7 @@ def from_batch(
     return games
 
 
-def _check_fit(batch: pa.RecordBatch, what: str) -> None:
+def check_fit(batch: pa.RecordBatch, what: str) -> None:
     """Raises DataError unless each game has an entry a ply, an offset more, and policies that these span."""
     for field, column in zip(GAME_SCHEMA, batch.columns, strict=True):
         values: Any = column
@@ -111,10 +112,14 @@ def _check_fit(batch: pa.RecordBatch, what: str) -> None:
                 f"{what}: row {row}: {lengths[name][row]} entries of {name}; expected {wanted[row]}"
             )
     offsets: Any = batch.column("policy_offset")
-    for row in range(batch.num_rows):
-        offset = offsets[row].values.to_numpy().astype(np.int64)
-        if offset[0] != 0 or offset[-1] != lengths["policy_move"][row] or np.any(np.diff(offset) < 0):
-            raise DataError(f"{what}: row {row}: policy offsets do not fit its policies")
+    values, row_end = offsets.flatten().to_numpy().astype(np.int64), np.cumsum(plies + 1)
+    ends_wrong = values[row_end - 1] != lengths["policy_move"]
+    ends_wrong |= values[row_end - plies - 1] != 0
+    falls = np.flatnonzero(np.diff(values) < 0) + 1  # allowed from a game to the next
+    ends_wrong[np.searchsorted(row_end, falls[~np.isin(falls, row_end)], side="right")] = True
+    if ends_wrong.any():
+        row = np.flatnonzero(ends_wrong)[0]
+        raise DataError(f"{what}: row {row}: policy offsets do not fit its policies")
 
 
 def to_bytes(batch: pa.RecordBatch) -> bytes:
@@ -125,17 +130,45 @@ def to_bytes(batch: pa.RecordBatch) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+_MAGIC = b"ARROW1\0\0"
+
+
 def from_bytes(content: bytes, what: str) -> pa.RecordBatch:
-    """The batch of `to_bytes`; `what` names it in the DataError of damaged bytes."""
+    """The batch of `to_bytes`; `what` names it in the DataError of damaged bytes.
+
+    Compressed columns are refused: a few bytes could become any number of them.
+    """
     try:
-        reader = pa.ipc.open_file(pa.py_buffer(content))
-        if reader.num_record_batches != 1:
-            raise DataError(f"{what}: {reader.num_record_batches} record batches; expected 1")
-        batch = reader.get_batch(0)
+        if content[: len(_MAGIC)] != _MAGIC:
+            raise DataError(f"{what}: is no Arrow file")
+        # In the order of the file, whatever its footer says.
+        messages = pa.ipc.MessageReader.open_stream(pa.py_buffer(content).slice(len(_MAGIC)))
+        schema, *batches = messages
+        if len(batches) != 1:
+            raise DataError(f"{what}: {len(batches)} record batches; expected 1")
+        if _is_compressed(batches[0].metadata.to_pybytes()):
+            raise DataError(f"{what}: is compressed; expected columns as they are")
+        batch = pa.ipc.read_record_batch(batches[0], pa.ipc.read_schema(schema))
         batch.validate(full=True)
         return batch
-    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError, struct.error) as error:
         raise DataError(f"{what}: {reason(error)}") from error
+
+
+def _is_compressed(message: bytes) -> bool:
+    """Whether the body of a record batch is, by its message: a flatbuffer (Arrow's format/Message.fbs)."""
+    header, compression = 2, 3  # fields of Message and of RecordBatch
+
+    def field_at(table: int, number: int) -> int:
+        fields = table - struct.unpack_from("<i", message, table)[0]
+        size = struct.unpack_from("<H", message, fields)[0]
+        at = 4 + 2 * number
+        offset: int = struct.unpack_from("<H", message, fields + at)[0] if at + 2 <= size else 0
+        return table + offset if offset else 0
+
+    root: int = struct.unpack_from("<I", message, 0)[0]
+    at = field_at(root, header)
+    return at > 0 and field_at(at + struct.unpack_from("<I", message, at)[0], compression) > 0
 
 
 def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
