@@ -54,10 +54,10 @@ class Tries:
     def failed(self, error: Exception) -> float:
         """Seconds until the next try, of random length: many actors may have failed together."""
         self._pause_s = min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, 2 * self._pause_s))
-        text, now = str(error), time.monotonic()
-        if text != self._said or now - self._said_at > REPORT_S:
-            self._said, self._said_at = text, now
-            self._say(f"{text}; will be tried again")
+        cause, now = str(error).rpartition(": ")[2], time.monotonic()
+        if cause != self._said or now - self._said_at > REPORT_S:
+            self._said, self._said_at = cause, now
+            self._say(f"{error}; will be tried again")
         return random.uniform(self._pause_s / 2, self._pause_s)
 
     def succeeded(self) -> None:
