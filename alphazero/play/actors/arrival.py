@@ -1,5 +1,6 @@
-"""The checks of a shard that arrives: whoever can write to a place can send one, and training takes nothing on
-trust. Every game is replayed by the rules; every number of its searches lies within its bounds.
+"""The checks of a shard that arrives: whoever can write to a place can send one.
+
+Every game is replayed by the rules; every number of its searches lies within its bounds.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class ArrivedGames:
-    """A shard that passed. step: of the weights that its games were played with, as its actor says."""
+    """A shard that passed. batch: GAME_SCHEMA. step: of the weights that played, as its actor says."""
 
     name: ShardName
     batch: pa.RecordBatch
@@ -56,6 +57,8 @@ def check_shard(
         raise DataError(f"{name}: played by {other}; expected {settings.version} {settings.rules}".rstrip())
     if origin.step not in steps:
         raise DataError(f"{name}: weights of step {origin.step}: not published here, or too old")
+    if not batch.schema.equals(games.GAME_SCHEMA):
+        raise DataError(f"{name}: columns are not those of this version")
     try:
         games.check_fit(batch, str(name))
         rows = games.store_rows(batch, settings.game, settings.search.algorithm, "")
@@ -77,6 +80,7 @@ def check_shard(
     if fault is not None:
         raise DataError(f"{name}: game {fault.game}, ply {fault.ply}: {shortened(fault.reason)}")
     _check_ends(name, batch, view, ends, settings, tables)
+    batch = batch.replace_schema_metadata(None)
     return ArrivedGames(name, batch, games.num_trained_positions(batch), origin.step)
 
 

@@ -1,5 +1,5 @@
-"""A thread of rank 0 beside training: it keeps the learner's lease of a place, brings its shards in and weights
-out, and removes what nobody needs any more.
+"""A thread of rank 0 beside training, at work in a place: it keeps the learner's lease, brings shards in and
+weights out, and removes what nobody needs any more.
 
 A place that fails for a while stops nothing here: training goes on with the games that are there.
 """
@@ -16,13 +16,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
+
 from alphazero.base.errors import AlphaZeroError, BusyError, CheckpointError, DataError, PlaceError
 from alphazero.base.files import replacing
 from alphazero.base.text import counted
 from alphazero.games.tablebases import Tablebases
 from alphazero.network.weights.checkpoint import read_state
 from alphazero.network.weights.weights import WeightsFile
-from alphazero.play.actors.arrival import ArrivedGames, check_shard
+from alphazero.play.actors.arrival import check_shard
 from alphazero.play.actors.place import GAMES, WEIGHTS, MeetingPlace
 from alphazero.play.actors.pointers import (
     Account,
@@ -49,17 +51,35 @@ REFUSED = "refused"
 
 
 @dataclass(frozen=True)
-class Arrival:
-    """A shard that was looked at, in the order in which shards enter. arrived: None where it was refused."""
+class TakenShard:
+    """A shard that entered, or was refused: then it has no games. step: of the weights that played it."""
 
-    name: ShardName
+    actor: str
+    number: int
     sha256: str
-    arrived: ArrivedGames | None = None
+    games: int = 0
+    positions: int = 0
+    step: int = 0
+    refused: bool = False
 
-    @property
-    def positions(self) -> int:
-        """Trained on; 0 where it was refused."""
-        return self.arrived.positions if self.arrived else 0
+
+@dataclass(frozen=True)
+class Arrival:
+    """A shard that was looked at. rows: its games (GAME_SCHEMA), None where it was refused."""
+
+    shard: TakenShard
+    rows: pa.RecordBatch | None
+
+
+def accounts_with(accounts: Mapping[str, Account], shards: Iterable[TakenShard]) -> dict[str, Account]:
+    """The accounts of actors when these shards have entered or were refused."""
+    changed = dict(accounts)
+    for shard in shards:
+        before = changed.get(shard.actor, Account())
+        changed[shard.actor] = Account(
+            shard.number + 1, before.positions + shard.positions, before.refused + shard.refused
+        )
+    return changed
 
 
 def require_free(place: MeetingPlace, renew_s: float = RENEW_S) -> None:
@@ -83,19 +103,6 @@ def _taken(place: MeetingPlace, other: LearnerState) -> BusyError:
         f"{place.name}: learner {other.id[:8]} works there, at step {other.step}; expected one learner a "
         "place: wait for it to end, or use another --place"
     )
-
-
-def with_arrival(accounts: Mapping[str, Account], arrivals: Iterable[Arrival]) -> dict[str, Account]:
-    """The accounts of actors when these shards have entered, or were refused."""
-    changed = dict(accounts)
-    for one in arrivals:
-        before = changed.get(one.name.actor, Account())
-        changed[one.name.actor] = Account(
-            one.name.number + 1,
-            before.positions + one.positions,
-            before.refused + (one.arrived is None),
-        )
-    return changed
 
 
 class Inbox:
@@ -166,8 +173,9 @@ class Inbox:
                 raise self._fault
             while self._queue and most > 0:
                 taken.append(self._queue.popleft())
-                most -= taken[-1].positions
-            self._state = replace(self._state, actors=with_arrival(self._state.actors, taken))
+                most -= taken[-1].shard.positions
+            shards = [one.shard for one in taken]
+            self._state = replace(self._state, actors=accounts_with(self._state.actors, shards))
             self._changed.notify_all()
         return taken
 
@@ -265,10 +273,12 @@ class Inbox:
                         lists.pop(actor, None)
                         continue
                     lost = counted(name.number - wanted, "shard")
-                    self._say(f"{lost} of actor {actor} are gone: a later checkpoint of the run has used them")
+                    self._say(
+                        f"{lost} of actor {actor} are gone: a later checkpoint of the run has used them"
+                    )
                 if not self._take_in(name, size):
                     lists.pop(actor, None)
-                if sum(one.positions for one in self._queue) >= self._most_waiting or self._weights:
+                if sum(one.shard.positions for one in self._queue) >= self._most_waiting or self._weights:
                     return
 
     def _may_bring(self, names: Collection[tuple[ShardName, int]]) -> bool:
@@ -282,24 +292,28 @@ class Inbox:
     def _take_in(self, name: ShardName, size_bytes: int) -> bool:
         """Fetch and check a shard, and put it behind the others; False where it is gone."""
         with self._changed:
-            generation = self._next.get(name.actor, 0)
+            before = self._next.get(name.actor, 0)
         content = b"" if size_bytes > MOST_SHARD_BYTES else self._place.get(str(name), MOST_SHARD_BYTES)
         if content is None:
             return False
-        began = time.thread_time()
-        arrived: ArrivedGames | None = None
+        began, sha256 = time.thread_time(), hashlib.sha256(content).hexdigest()
         try:
             if size_bytes > MOST_SHARD_BYTES:
                 raise DataError(f"{name}: {size_bytes:,} bytes; at most {MOST_SHARD_BYTES:,} are taken")
-            oldest = max(0, self._state.step) - self._steps_back
+            oldest = self._state.step - self._steps_back
             steps = {step for step in self._steps if step >= oldest}
-            arrived = check_shard(name, content, self._settings, steps, self._tables)
+            games = check_shard(name, content, self._settings, steps, self._tables)
+            rows: pa.RecordBatch | None = games.batch
+            shard = TakenShard(
+                name.actor, name.number, sha256, games.batch.num_rows, games.positions, games.step
+            )
         except DataError as error:
+            rows, shard = None, TakenShard(name.actor, name.number, sha256, refused=True)
             self._refuse(name, content, str(error))
         self.checked_s += time.thread_time() - began
         with self._changed:
-            if self._next.get(name.actor, 0) == generation:  # the run did not go back meanwhile
-                self._queue.append(Arrival(name, hashlib.sha256(content).hexdigest(), arrived))
+            if self._next.get(name.actor, 0) == before:  # the run did not go back meanwhile
+                self._queue.append(Arrival(shard, rows))
                 self._next[name.actor] = name.number + 1
                 self._changed.notify_all()
         return True

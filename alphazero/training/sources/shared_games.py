@@ -97,6 +97,13 @@ class SharedGames:
         self._exchange.on_each(lambda: self._store.append(rows) if self._writes and rows.num_rows else None)
         return GameStore.open(self._directory) if before.games + rows.num_rows else None
 
+    def append_shard(self, content: bytes, before: GenerationState) -> GameStore | None:
+        """One more shard, by its bytes; empty ones are none. Otherwise as `append`."""
+        self._exchange.on_each(
+            lambda: self._store.append_shard(content) if self._writes and content else None
+        )
+        return GameStore.open(self._directory) if before.games or content else None
+
     def _held(self, standing: GenerationState) -> str:
         """The id of this host's store, were it cut back to the standing; "" for too few games or none."""
         if not standing.num_shards or not (self._directory / MANIFEST_NAME).exists():
