@@ -133,6 +133,8 @@ def check_ways(config: Config, run: RunDirectory) -> None:
     own = config.self_play
     if own.mode == "supervised" and own.self_play_from != "here":
         raise ConfigError(f"--self-play-from {own.self_play_from}: expected --mode selfplay, or mixed")
+    if own.replay and (own.self_play_from != "here" or own.mode == "supervised"):
+        raise ConfigError(f"--replay {own.replay}: expected --self-play-from here, --mode selfplay or mixed")
     if own.place and own.self_play_from == "here":
         raise ConfigError(f"--place {own.place}: expected --self-play-from elsewhere, or both")
     if own.self_play_from != "here" and (own.place or (run.path / OF_A_RUN).exists()):

@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from alphazero.base.errors import ConfigError, DataError
+from alphazero.base.text import counted
 from alphazero.data.store.store import GameStore, ShardView, check_sha256, named_faults
+from alphazero.network.weights.checkpoint import read_state
+from alphazero.run import checkpoint_files
 from alphazero.run.directory import RunDirectory
 from alphazero.training.loop.job import Job
 from alphazero.training.ranks.exchange import Exchange
+from alphazero.training.sources.shared_games import GenerationState
 
 
 def num_samples_of(shard: ShardView) -> int:
@@ -24,10 +28,15 @@ class ReplayedGames:
         self._exchange = exchange
         self._run = job.config.self_play.replay
         self._by_generation: dict[int, tuple[Path, str]] = {}
+        self._last = 0  # generation of its newest checkpoint
 
         def read() -> None:
-            directory = RunDirectory(Path(self._run)).games
-            store = GameStore.open(directory)
+            run = RunDirectory(Path(self._run))
+            newest = next(reversed(checkpoint_files.checkpoints_in(run.checkpoints)), None)
+            if newest is None:
+                raise ConfigError(f"--replay {self._run}: expected the directory of a run with a checkpoint")
+            self._last = GenerationState.of(read_state(newest).self_play).generation
+            store = GameStore.open(run.games)
             if store.manifest.game_now != job.spec.name:
                 raise ConfigError(
                     f"--replay {self._run}: games of {store.manifest.game}; expected {job.spec.name}"
@@ -46,10 +55,9 @@ class ReplayedGames:
 
         def read() -> None:
             nonlocal content
-            if generation > max(self._by_generation, default=0):
+            if generation > self._last:
                 raise ConfigError(
-                    f"--replay {self._run}: has {max(self._by_generation, default=0)} generations; expected "
-                    f"--generations and --steps for no more"
+                    f"--replay {self._run}: has {counted(self._last, 'generation')}; expected no more here"
                 )
             if generation in self._by_generation:
                 path, sha256 = self._by_generation[generation]
