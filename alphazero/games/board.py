@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from alphazero.base.errors import GameInputError
 from alphazero.games.core_types import Line
@@ -58,7 +58,7 @@ class Board:
             if is_outside(name):
                 shown = "" if type(start).__str__ is object.__str__ else str(start).rstrip()
                 before = history_of(start)
-                root = line_of_state(name, start) if before is None else None
+                root = line_of_state(name, cast("State", start)) if before is None else None
                 start = None if root is None else str(root)
             elif game == CHESS:
                 start, before = from_python_chess(start)

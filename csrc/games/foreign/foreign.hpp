@@ -47,7 +47,7 @@ class Rules {
  public:
   virtual ~Rules() = default;
   virtual Facts initial() const = 0;
-  virtual Facts of(const Held& state) const = 0;  // of a copy of it
+  virtual Facts of(const Held& state) const = 0;                  // of a copy of it
   virtual Facts after(const Facts& before, Move move) const = 0;  // a legal move
   // From the start of the game, in less time than after() takes for each move.
   virtual Replayed replay(std::span<const Move> moves) const;
