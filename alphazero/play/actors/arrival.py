@@ -170,7 +170,7 @@ def _check_ends(
 
 
 def _known_terminations(name: ShardName, batch: pa.RecordBatch) -> list[str]:
-    texts: list[str] = batch.column("termination").to_pylist()
+    texts = [str(text) for text in batch.column("termination").to_pylist()]
     if others := sorted(set(texts) - set(_core.Termination.__members__)):
         raise DataError(f"{name}: {shortened(others[0])} ends no game")
     return texts

@@ -207,7 +207,7 @@ class Arrivals:
         """
         found: list[Arrival] = []
 
-        def look() -> list[dict[str, object]]:
+        def look() -> list[dict[str, Any]]:
             assert self._inbox is not None
             self._inbox.wait(wait_s if most > 0 else 0.0)
             found.extend(sorted(self._inbox.take(most), key=lambda one: (one.shard.actor, one.shard.number)))

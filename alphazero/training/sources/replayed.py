@@ -53,8 +53,9 @@ class ReplayedGames:
     def shard_of(self, generation: int) -> bytes:
         """The content of a generation's shard, empty where none of its games ended. Raises as __init__."""
 
+        found: list[bytes] = []
+
         def read() -> None:
-            nonlocal content
             if generation > self._last:
                 raise ConfigError(
                     f"--replay {self._run}: has {counted(self._last, 'generation')}; expected no more here"
@@ -63,8 +64,7 @@ class ReplayedGames:
                 path, sha256 = self._by_generation[generation]
                 check_sha256(path, sha256)
                 with named_faults("read", path):
-                    content = path.read_bytes()
+                    found.append(path.read_bytes())
 
-        content = b""
         self._exchange.on_main(read)
-        return self._exchange.bytes_from(0, content)
+        return self._exchange.bytes_from(0, b"".join(found))
