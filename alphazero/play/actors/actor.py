@@ -253,7 +253,8 @@ class _Actor:
         self._deliver(courier, played.finished)
 
     def _deliver(self, courier: Courier, finished: Sequence[_core.SelfPlayGame]) -> None:
-        """Finished games as shards, none of them much larger than POSITIONS_PER_SHARD."""
+        """Finished games as shards, by lane and number, none much larger than POSITIONS_PER_SHARD."""
+        finished = sorted(finished, key=lambda game: (game.lane, game.number))
         shard: list[_core.SelfPlayGame] = []
         positions = 0
         for number, game in enumerate(finished, start=1):

@@ -10,22 +10,23 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from alphazero.base.errors import DataError
 from alphazero.base.records import from_json, to_json
 from alphazero.base.text import reason, shortened
 from alphazero.machine.environment import version_of
 from alphazero.play.actors.place import GAMES, MeetingPlace
-from alphazero.play.lanes import from_bytes, to_bytes
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from alphazero.play.lanes import GAME_SCHEMA, to_bytes
 
 MOST_SHARD_BYTES = 64 << 20
 ACTOR_DIGITS, DIGEST_DIGITS = 16, 16
 _METADATA = b"alphazero"
+_FILE_BEGINS, _ONE_BATCH = b"ARROW1\0\0", ["schema", "record batch"]
+_HEADER, _COMPRESSION = 2, 3  # numbers of fields, of a message and of a record batch
 _ACTOR = rf"[0-9a-f]{{{ACTOR_DIGITS}}}"
 _NAME = re.compile(rf"{GAMES}/({_ACTOR})/([0-9]{{8}})-([0-9a-f]{{{DIGEST_DIGITS}}})\.arrow", re.ASCII)
 
@@ -93,12 +94,12 @@ def publish(
 def read_shard(name: ShardName, content: bytes) -> tuple[ShardOrigin, pa.RecordBatch]:
     """A shard's origin and games, as far as bytes and columns go: nobody has replayed the games yet.
 
-    Raises DataError, which begins with the shard's name, for another digest, no Arrow file of one batch,
-    other columns, and for an origin that is none or another's.
+    Raises DataError, which begins with the shard's name, for another digest, no Arrow file of one batch with
+    the columns of this version, and for an origin that is none or another's.
     """
     if _digest(content) != name.digest:
         raise DataError(f"{name}: the sha256 begins with {_digest(content)}; expected {name.digest}")
-    batch = from_bytes(content, str(name))
+    batch = _batch_of(content, str(name))
     said = (batch.schema.metadata or {}).get(_METADATA, b"")
     try:
         origin = from_json(ShardOrigin, said)
@@ -108,6 +109,37 @@ def read_shard(name: ShardName, content: bytes) -> tuple[ShardOrigin, pa.RecordB
         other = shortened(f"{origin.number} of actor {origin.actor}")
         raise DataError(f"{name}: its schema says that it is shard {other}")
     return origin, batch
+
+
+def _batch_of(content: bytes, what: str) -> pa.RecordBatch:
+    """The one batch of an Arrow file, which may not be compressed: a small file would fill the memory."""
+    try:
+        messages = list(pa.ipc.MessageReader.open_stream(pa.py_buffer(content[len(_FILE_BEGINS) :])))
+        if not content.startswith(_FILE_BEGINS) or [one.type for one in messages] != _ONE_BATCH:
+            raise DataError(f"{what}: expected an Arrow file of one record batch")
+        schema = pa.ipc.read_schema(messages[0])
+        if not schema.equals(GAME_SCHEMA):
+            raise DataError(f"{what}: columns are not those of this version")
+        if _is_compressed(messages[1].metadata.to_pybytes()):
+            raise DataError(f"{what}: is compressed; expected plain columns")
+        batch = pa.ipc.read_record_batch(messages[1], schema)
+        batch.validate(full=True)
+        return batch
+    except (pa.ArrowException, struct.error, OSError, ValueError, OverflowError, MemoryError) as error:
+        raise DataError(f"{what}: {reason(error)}") from error
+
+
+def _is_compressed(metadata: bytes) -> bool:
+    """Whether a record batch has the field `compression` (Arrow's format/Message.fbs; flatbuffers)."""
+
+    def field(table: int, number: int) -> int:  # where it is, 0 where it is absent
+        vtable = table - struct.unpack_from("<i", metadata, table)[0]
+        has = 4 + 2 * number < struct.unpack_from("<H", metadata, vtable)[0]
+        offset: int = struct.unpack_from("<H", metadata, vtable + 4 + 2 * number)[0] if has else 0
+        return table + offset if offset else 0
+
+    header = field(struct.unpack_from("<I", metadata, 0)[0], _HEADER)
+    return field(header + struct.unpack_from("<I", metadata, header)[0], _COMPRESSION) != 0
 
 
 def _digest(content: bytes) -> str:

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
@@ -13,31 +12,17 @@ import torch
 
 from alphazero.base.errors import ConfigError
 from alphazero.cli.main import main
-from alphazero.games.registry import make_line
-from alphazero.play.actors import actor as actor_module
 from alphazero.play.actors import courier as courier_module
 from alphazero.play.actors.actor import OfThisMachine, run_actor
 from alphazero.play.actors.place import open_place
 from alphazero.play.actors.pointers import Account, read_statuses
-from alphazero.play.actors.shard import MOST_SHARD_BYTES, read_shard
-from tests.support.actors.learner import StandInLearner
-
-CPU = OfThisMachine(torch.device("cpu"), lanes=1)
-WAIT_S = 60.0
+from tests.support.actors.learner import StandInLearner, games_in
+from tests.support.actors.player import CPU, WAIT_S, ActorThread, hurry
 
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch, tmp_path) -> None:
-    """Rounds, looks and reports that last as long as a test may."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(actor_module, "ROUND_S", 0.2)
-    for name, seconds in {
-        "LOOK_S": 0.05,
-        "REPORT_S": 0.2,
-        "LONGEST_PAUSE_S": 0.1,
-        "FIRST_PAUSE_S": 0.05,
-    }.items():
-        monkeypatch.setattr(courier_module, name, seconds)
+    hurry(monkeypatch, tmp_path)
 
 
 @pytest.fixture
@@ -45,58 +30,8 @@ def place(tmp_path):
     return open_place(str(tmp_path / "place"), make=True)
 
 
-class Actor:
-    """An actor in a thread of this process, and the lines that it prints."""
-
-    def __init__(self, place: str, own: OfThisMachine = CPU) -> None:
-        self.lines: list[str] = []
-        self._stop = threading.Event()
-        self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(str(place), own), daemon=True)
-        self._thread.start()
-
-    def _run(self, place: str, own: OfThisMachine) -> None:
-        try:
-            run_actor(place, own, lambda: not self._stop.is_set(), self.lines.append)
-        except BaseException as error:
-            self.error = error
-
-    def until(self, what, *, ends: bool = False) -> None:
-        """Wait for what must come true."""
-        deadline = time.monotonic() + WAIT_S
-        while not what():
-            assert time.monotonic() < deadline, self.lines
-            assert self.error is None and (ends or self._thread.is_alive()), (self.error, self.lines)
-            time.sleep(0.02)
-
-    def end(self) -> None:
-        self._stop.set()
-        self._thread.join(WAIT_S)
-        assert not self._thread.is_alive() and self.error is None, (self.error, self.lines)
-
-    @property
-    def has_ended(self) -> bool:
-        return not self._thread.is_alive()
-
-
-def games_in(learner: StandInLearner) -> list[tuple[str, int, int, tuple[int, ...]]]:
-    """Actor, number, step and moves of every game; each is legal and shards have no gaps."""
-    found = []
-    for actor, names in itertools.groupby(learner.shards(), lambda name: name.actor):
-        for expected, name in enumerate(names):
-            assert name.number == expected
-            origin, batch = read_shard(name, learner.place.get(str(name), MOST_SHARD_BYTES))
-            for moves in batch.column("moves").to_pylist():
-                line = make_line(learner.game)
-                for move in moves:
-                    assert move in line.legal()
-                    line.push(move)
-                found.append((actor, name.number, origin.step, tuple(moves)))
-    return found
-
-
 def test_it_waits_for_a_learner_plays_with_the_newest_weights_and_publishes(place) -> None:
-    player = Actor(place.name)
+    player = ActorThread(place.name)
     player.until(lambda: any("no learner has started here" in line for line in player.lines))
     learner = StandInLearner(place)
     learner.publish(0)
@@ -116,7 +51,7 @@ def test_it_waits_for_a_learner_plays_with_the_newest_weights_and_publishes(plac
 def test_no_two_actors_play_the_same_games(place) -> None:
     learner = StandInLearner(place)
     learner.publish(0)
-    players = [Actor(place.name), Actor(place.name)]
+    players = [ActorThread(place.name), ActorThread(place.name)]
     for player in players:
         player.until(lambda: len({name.actor for name in learner.shards()}) == 2)
         player.end()
@@ -130,7 +65,7 @@ def test_no_two_actors_play_the_same_games(place) -> None:
 def test_without_a_learner_it_stops_at_the_lead_and_plays_on_when_games_are_taken(place) -> None:
     learner = StandInLearner(place, lead=300)
     learner.publish(0)
-    player = Actor(place.name)
+    player = ActorThread(place.name)
     player.until(lambda: any("pauses: " in line for line in player.lines))
     time.sleep(0.5)
     before = learner.shards()
@@ -148,7 +83,7 @@ def test_it_ends_with_the_run_but_not_for_one_that_had_ended_before(place) -> No
     learner = StandInLearner(place)
     learner.publish(0)
     learner.say(ended=True)
-    player = Actor(place.name)
+    player = ActorThread(place.name)
     player.until(lambda: len(learner.shards()) > 0)
     learner.say()
     time.sleep(0.5)
@@ -161,7 +96,7 @@ def test_it_ends_with_the_run_but_not_for_one_that_had_ended_before(place) -> No
 def test_other_settings_of_a_new_start_are_followed(place) -> None:
     learner = StandInLearner(place)
     learner.publish(0)
-    player = Actor(place.name)
+    player = ActorThread(place.name)
     player.until(lambda: len(learner.shards()) > 0)
     learner = StandInLearner(place, seed=9)
     learner.publish(1)
@@ -174,7 +109,7 @@ def test_other_settings_of_a_new_start_are_followed(place) -> None:
 def test_games_wait_on_the_disk_while_a_place_fails_and_none_is_lost(place, tmp_path) -> None:
     learner = StandInLearner(place)
     learner.publish(0)
-    player = Actor(place.name)
+    player = ActorThread(place.name)
     player.until(lambda: len(learner.shards()) > 0)
     (tmp_path / "place").rename(tmp_path / "away")
     cache = tmp_path / "cache"
@@ -194,7 +129,7 @@ def test_a_full_disk_costs_no_games(place, monkeypatch) -> None:
     monkeypatch.setattr(courier_module, "replacing", full)
     learner = StandInLearner(place)
     learner.publish(0)
-    player = Actor(place.name)
+    player = ActorThread(place.name)
     player.until(lambda: len(learner.shards()) > 1)
     player.end()
     assert games_in(learner)
@@ -298,7 +233,7 @@ def test_games_of_a_killed_actor_are_published_by_the_next_one_here(place, tmp_p
     kept = {path.name for path in (tmp_path / "cache").rglob("*.arrow")}
     (tmp_path / "away").rename(tmp_path / "place")
     published = learner.shards()
-    player = Actor(place.name)
+    player = ActorThread(place.name)
     player.until(lambda: len({name.actor for name in learner.shards()}) == 2)
     player.end()
     names = [str(name) for name in learner.shards()]

@@ -1,5 +1,6 @@
 """The place where actors and a learner meet, as a directory: objects, pointers, what is refused."""
 
+import hashlib
 import json
 import re
 
@@ -29,8 +30,8 @@ from alphazero.play.actors.pointers import (
     write_settings,
     write_status,
 )
-from alphazero.play.actors.shard import ShardName, new_actor, publish, read_shard
-from alphazero.play.lanes import GAME_SCHEMA
+from alphazero.play.actors.shard import ShardName, new_actor, publish, read_shard, shard_of
+from alphazero.play.lanes import GAME_SCHEMA, to_bytes
 from alphazero.settings.sections import NetworkConfig
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 
@@ -141,6 +142,42 @@ def test_a_shard_says_whose_it_is_and_its_name_its_digest(place) -> None:
         read_shard(name, content[:-1] + b"x")
     with pytest.raises(DataError, match="says that it is shard 3 of actor"):
         read_shard(ShardName(actor, 4, name.digest), content)
+
+
+def named(content: bytes) -> ShardName:
+    return ShardName(ACTOR, 0, hashlib.sha256(content).hexdigest()[:16])
+
+
+def test_a_shard_that_is_compressed_or_has_other_columns_is_refused() -> None:
+    _, content = shard_of(ACTOR, 0, EMPTY, 1, "")
+    assert read_shard(named(content), content)[1].num_rows == 0
+    sink = pa.BufferOutputStream()
+    usual = {
+        "lane": 0,
+        "number": 0,
+        "result": 0,
+        "plays_through": False,
+        "resign_ply": 0,
+        "end": "",
+        "termination": "",
+    }
+    zeros = [0] * 300_000
+    bomb = pa.RecordBatch.from_pylist(
+        [{name: usual.get(name, zeros) for name in GAME_SCHEMA.names}], GAME_SCHEMA
+    )
+    with pa.ipc.new_file(sink, GAME_SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(bomb)
+    small = sink.getvalue().to_pybytes()
+    assert len(small) < bomb.nbytes / 100
+    with pytest.raises(DataError, match="is compressed; expected plain columns"):
+        read_shard(named(small), small)
+    others = to_bytes(pa.RecordBatch.from_pydict({"x": [1]}))
+    with pytest.raises(DataError, match="columns are not those of this version"):
+        read_shard(named(others), others)
+    two = to_bytes(EMPTY) + to_bytes(EMPTY)
+    for bad in (b"", b"ARROW1", two[:100], two[8:], others[: len(others) // 2], content[:200] + bytes(300)):
+        with pytest.raises(DataError, match=ACTOR):
+            read_shard(named(bad), bad)
 
 
 @pytest.mark.parametrize(

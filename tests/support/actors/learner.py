@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 
-from alphazero.games.registry import get_spec
+from alphazero.games.registry import get_spec, make_line
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import WeightsFile
 from alphazero.play.actors.place import MeetingPlace
@@ -17,7 +19,7 @@ from alphazero.play.actors.pointers import (
     write_learner,
     write_settings,
 )
-from alphazero.play.actors.shard import ShardName
+from alphazero.play.actors.shard import MOST_SHARD_BYTES, ShardName, read_shard
 from alphazero.settings.sections import NetworkConfig
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 
@@ -53,3 +55,19 @@ class StandInLearner:
         """All that is in the place, in the order of training."""
         found = [ShardName.of(entry.name) for entry in self.place.entries("games")]
         return sorted(name for name in found if name)
+
+
+def games_in(learner: StandInLearner) -> list[tuple[str, int, int, tuple[int, ...]]]:
+    """Actor, number, step and moves of every game; each is legal and shards have no gaps."""
+    found = []
+    for actor, names in itertools.groupby(learner.shards(), lambda name: name.actor):
+        for expected, name in enumerate(names):
+            assert name.number == expected
+            origin, batch = read_shard(name, learner.place.get(str(name), MOST_SHARD_BYTES))
+            for moves in batch.column("moves").to_pylist():
+                line = make_line(learner.game)
+                for move in moves:
+                    assert move in line.legal()
+                    line.push(move)
+                found.append((actor, name.number, origin.step, tuple(moves)))
+    return found
