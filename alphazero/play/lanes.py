@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -130,45 +129,17 @@ def to_bytes(batch: pa.RecordBatch) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-_MAGIC = b"ARROW1\0\0"
-
-
 def from_bytes(content: bytes, what: str) -> pa.RecordBatch:
-    """The batch of `to_bytes`; `what` names it in the DataError of damaged bytes.
-
-    Compressed columns are refused: a few bytes could become any number of them.
-    """
+    """The batch of `to_bytes`; `what` names it in the DataError of damaged bytes."""
     try:
-        if content[: len(_MAGIC)] != _MAGIC:
-            raise DataError(f"{what}: is no Arrow file")
-        # In the order of the file, whatever its footer says.
-        messages = pa.ipc.MessageReader.open_stream(pa.py_buffer(content).slice(len(_MAGIC)))
-        schema, *batches = messages
-        if len(batches) != 1:
-            raise DataError(f"{what}: {len(batches)} record batches; expected 1")
-        if _is_compressed(batches[0].metadata.to_pybytes()):
-            raise DataError(f"{what}: is compressed; expected columns as they are")
-        batch = pa.ipc.read_record_batch(batches[0], pa.ipc.read_schema(schema))
+        reader = pa.ipc.open_file(pa.py_buffer(content))
+        if reader.num_record_batches != 1:
+            raise DataError(f"{what}: {reader.num_record_batches} record batches; expected 1")
+        batch = reader.get_batch(0)
         batch.validate(full=True)
         return batch
-    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError, struct.error) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         raise DataError(f"{what}: {reason(error)}") from error
-
-
-def _is_compressed(message: bytes) -> bool:
-    """Whether the body of a record batch is, by its message: a flatbuffer (Arrow's format/Message.fbs)."""
-    header, compression = 2, 3  # fields of Message and of RecordBatch
-
-    def field_at(table: int, number: int) -> int:
-        fields = table - struct.unpack_from("<i", message, table)[0]
-        size = struct.unpack_from("<H", message, fields)[0]
-        at = 4 + 2 * number
-        offset: int = struct.unpack_from("<H", message, fields + at)[0] if at + 2 <= size else 0
-        return table + offset if offset else 0
-
-    root: int = struct.unpack_from("<I", message, 0)[0]
-    at = field_at(root, header)
-    return at > 0 and field_at(at + struct.unpack_from("<I", message, at)[0], compression) > 0
 
 
 def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
