@@ -71,12 +71,12 @@ class HostPlan:
     address: by which the other hosts reach it, "" where it is not known here (the other nodes of a job
     started by hand). num_ranks: None until the host has counted its devices (--gpus -1, or no number given).
     weight: its share of the work per rank, 1 unless the hostfile gives another. slots: which of the host's
-    visible devices, by position, --include or --exclude left; empty for the first num_ranks. players: what
-    each of its actors plays on, an entry of CUDA_VISIBLE_DEVICES or "" for a share of the cores.
+    visible devices, by position, --include or --exclude left; empty for the first num_ranks.
 
     What the host reports and what follows from it: machine; devices, the CUDA_VISIBLE_DEVICES entries of its
     ranks, one each, empty on a CPU; interface, on its route to the master; command, what its agent starts;
-    actors, what it starts beside that.
+    players, what each of its actors plays on: an entry of CUDA_VISIBLE_DEVICES, or "" for a share of the
+    cores; actors, what the agent starts for these.
     """
 
     remote: Remote
@@ -84,11 +84,11 @@ class HostPlan:
     num_ranks: int | None
     weight: float = 1.0
     slots: tuple[int, ...] = ()
-    players: tuple[str, ...] = ()
     machine: Machine | None = None
     devices: tuple[str, ...] = ()
     interface: str = ""
     command: Command | None = None
+    players: tuple[str, ...] = ()
     actors: tuple[Command, ...] = ()
 
 
