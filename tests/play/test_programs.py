@@ -1,5 +1,7 @@
 """The engine as a process: `alphazero uci` with a network of one block, driven by another program."""
 
+import itertools
+import json
 import os
 import re
 import subprocess
@@ -67,6 +69,41 @@ def test_python_chess_drives_it_without_an_unexpected_line(
         assert engine.play(fischer, chess.engine.Limit(nodes=10)).move in fischer.legal_moves
         engine.ping()
     assert [record.message for record in caplog.records if "Unexpected" in record.message] == []
+
+
+def test_python_chess_with_node_limit_1_plays_the_moves_of_go_nodes_1_and_of_lc0(shared_data: Path) -> None:
+    """Maia in 200 positions, of which lc0 evaluated 60: the likeliest move, whatever the clocks say."""
+    boards, likeliest = [], {}
+    for entry in json.loads((shared_data / "lc0" / "maia-1500.reference.json").read_text()):
+        board = chess.Board(entry["start_fen"])
+        for move in entry["moves"]:
+            board.push_uci(move)
+        first, second = sorted(entry["policy_percent"].items(), key=lambda item: -item[1])[:2]
+        if first[1] - second[1] > 0.05:  # lc0 prints two decimals
+            likeliest[len(boards)] = board.parse_uci(first[0])
+        boards.append(board)
+    with (shared_data / "puzzles.csv").open() as puzzles:
+        boards += [chess.Board(line.split(",")[0]) for line in itertools.islice(puzzles, 200 - len(boards))]
+    limits = [
+        chess.engine.Limit(white_clock=60, black_clock=60, white_inc=1, black_inc=1),
+        chess.engine.Limit(time=5),
+        chess.engine.Limit(depth=8),
+        chess.engine.Limit(nodes=800),
+    ]
+    maia = str(shared_data / "lc0" / "maia-1500.pb.gz")
+    command = [sys.executable, "-m", "alphazero", "uci", maia, "--device", "cpu"]
+    with chess.engine.SimpleEngine.popen_uci(command, timeout=60) as engine:
+        engine.configure({"Threads": 1})
+        asked = [engine.play(board, chess.engine.Limit(nodes=1), game=0).move for board in boards]
+        engine.configure({"NodeLimit": 1})
+        limited = [
+            engine.play(board, limit, game=0, info=chess.engine.INFO_ALL)
+            for board, limit in zip(boards, itertools.cycle(limits))
+        ]
+    assert len(boards) == 200 and len(likeliest) > 50
+    assert [played.move for played in limited] == asked
+    assert {played.info["nodes"] for played in limited} == {1}
+    assert {number: asked[number] for number in likeliest} == likeliest
 
 
 def test_a_script_of_commands_that_come_at_once_is_answered_in_order(command: list[str]) -> None:
