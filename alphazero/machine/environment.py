@@ -62,14 +62,14 @@ def program_text() -> str:
     return f"alphazero {version_of('alphazero')}{commit_text}\nPython {platform.python_version()}, {packages}"
 
 
-def commit_of(checkout: Path = CHECKOUT) -> str:
+def commit_of() -> str:
     """Commit and a digest of local changes; for a copy without git a digest of the Python files."""
-    head, changes = git("rev-parse", "HEAD", checkout=checkout), git("diff", "HEAD", checkout=checkout)
+    head, changes = git("rev-parse", "HEAD"), git("diff", "HEAD")
     if UNKNOWN not in (head, changes):
         return head[:12] + (f"+{hashlib.sha256(changes.encode()).hexdigest()[:8]}" if changes else "")
     digest = hashlib.sha256()
-    for path in sorted((checkout / "alphazero").rglob("*.py")):
-        digest.update(str(path.relative_to(checkout)).encode() + path.read_bytes())
+    for path in sorted((CHECKOUT / "alphazero").rglob("*.py")):
+        digest.update(str(path.relative_to(CHECKOUT)).encode() + path.read_bytes())
     return f"files-{digest.hexdigest()[:12]}"
 
 

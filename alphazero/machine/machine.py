@@ -163,10 +163,10 @@ def is_bound_by_launcher() -> bool:
     return False
 
 
-def bind(processors: Processors, root: Path = ROOT) -> None:
+def bind(processors: Processors) -> None:
     """Keep every thread of this process, and those to come, to these processors. May raise OSError."""
     os.sched_setaffinity(0, processors)
-    for task in (root / "proc/self/task").iterdir():
+    for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(ProcessLookupError):  # a thread that has just ended
             os.sched_setaffinity(int(task.name), processors)
 

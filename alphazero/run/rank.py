@@ -230,9 +230,9 @@ def line_of(error: BaseException) -> str:
     return f"{line} on {platform.node()}{': ' if full else ''}{', '.join(full)}"
 
 
-def note_stop(status: int, environment: Mapping[str, str] = os.environ) -> bool:
+def note_stop(status: int) -> bool:
     """Called in a rank that ends before the last step: False where no agent looks for its account."""
-    return _note(Failure(status=status, kind=STOPPED), environment)
+    return _note(Failure(status=status, kind=STOPPED), os.environ)
 
 
 def _note(account: Failure, environment: Mapping[str, str]) -> bool:

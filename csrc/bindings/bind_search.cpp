@@ -202,8 +202,6 @@ void bind_game_search(nb::module_& module, const char* name) {
           "begin", [](S& self, const std::vector<Move>& only) { self.begin(only); }, nb::arg("only"),
           without_gil, "Begin a search: counters to 0; at the root only these moves (none: all).")
       .def("reset", &S::reset, nb::arg("settings"), without_gil, "Forget the tree and the cache.")
-      .def("set_tree_limit", &S::set_tree_limit, nb::arg("bytes"), without_gil,
-           "Another limit of the tree's memory.")
       .def("gather", &gather<G>, nb::arg("slot"), nb::arg("most_leaves"), nb::arg("most_visits"),
            "Leaves that wait for the network: packed u8 [B, bytes], legal_index i32 [K], legal_offset i32 "
            "[B + 1]; B = 0: the slot stays free.")

@@ -150,7 +150,6 @@ void bind_self_play_settings(nb::module_& module) {
       .def_rw("dirichlet_alpha", &SelfPlaySettings::dirichlet_alpha)
       .def_rw("temperature", &SelfPlaySettings::temperature)
       .def_rw("temperature_plies", &SelfPlaySettings::temperature_plies)
-      .def_rw("final_temperature", &SelfPlaySettings::final_temperature)
       .def_rw("opening_plies", &SelfPlaySettings::opening_plies)
       .def_rw("resign_threshold", &SelfPlaySettings::resign_threshold)
       .def_rw("resign_playthrough", &SelfPlaySettings::resign_playthrough)

@@ -65,8 +65,6 @@ class BatchEncoder {
   // Keys (Game::hash) of the positions before each move of these games, one game after the other.
   std::vector<std::uint64_t> position_keys(std::size_t shard, std::span<const std::int32_t> games);
 
-  std::size_t num_shards() const { return shards_.size(); }
-
  private:
   using State = typename G::State;
   struct Scratch;

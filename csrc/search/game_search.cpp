@@ -47,14 +47,6 @@ void GameSearch<G>::reset(const EngineSettings& settings) {
 }
 
 template <Game G>
-void GameSearch<G>::set_tree_limit(std::uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
-  settings_.tree_bytes = bytes;
-  tree_.set_limit(bytes);
-  is_full_ = false;
-}
-
-template <Game G>
 void GameSearch<G>::new_root(const State& state, std::uint8_t repetitions) {
   tree_.clear();
   root_ = tree_.make_node(kNoNode);

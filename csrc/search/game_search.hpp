@@ -63,8 +63,6 @@ class GameSearch {
   void begin(std::span<const Move> only);
   // Forgets the tree and the cache: new settings, a new network.
   void reset(const EngineSettings& settings);
-  // Other memory limits, with all that is known of the tree.
-  void set_tree_limit(std::uint64_t bytes);
 
   // Walks until a batch has `most_leaves`, or the root would have more than `most_visits` visits, or nothing
   // is left to do. The slot is taken where there are leaves; throws std::invalid_argument where it was

@@ -68,7 +68,6 @@ class Search {
 
   bool is_done() const;
   const Tree<G>& tree() const { return tree_; }
-  const State& root_state() const { return tree_.state(0); }
   // In ascending order of policy index, as they are now; they hold until the next call.
   std::span<const Edge> root_edges() const;
   std::uint64_t num_simulations() const { return num_simulations_; }  // since construction

@@ -44,7 +44,6 @@ class SearchPool {
                  SearchDriver<G>& driver);
 
   std::size_t num_groups() const { return groups_.size(); }
-  std::size_t batch_rows(std::size_t group) const { return groups_[group].rows; }
   std::size_t batch_legal(std::size_t group) const { return groups_[group].legal_offset.back(); }
   // Since construction: finished simulations, positions given out for evaluation, and positions whose
   // evaluation the cache knew.

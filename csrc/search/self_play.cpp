@@ -153,7 +153,7 @@ void SelfPlay<G>::finish(std::size_t slot, Search<G>& search) {
   Place& place = places_[slot];
   Lane& lane = *place.lane;
   const bool is_early = lane.game.moves.size() < static_cast<std::size_t>(settings_.temperature_plies);
-  const double temperature = is_early ? settings_.temperature : settings_.final_temperature;
+  const double temperature = is_early ? settings_.temperature : 0.0;
   const double draw = rng(lane, kMove).uniform();
   const SearchResult result = search.result(temperature, draw);
   ++moves_;

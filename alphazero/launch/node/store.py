@@ -112,8 +112,8 @@ def served_store(environment: MutableMapping[str, str]) -> Iterator[None]:
     del store  # the process group has another one by now, with the same server
 
 
-def lone_process_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def lone_process_environment() -> dict[str, str]:
     """Rendezvous variables for one process that no launcher started, which talks to no other machine."""
     lone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
-    own = {name: environment.get(name, "lo") for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
+    own = {name: os.environ.get(name, "lo") for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
     return {**lone, **own, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(find_free_port())}

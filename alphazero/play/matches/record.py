@@ -139,6 +139,7 @@ class MatchRecord(contextlib.ExitStack):
             for game in self._saved:
                 if game.points not in RESULTS:
                     raise ValueError(f"game {game.number}: {game.points:g} points")
+                game.pgn.encode()  # JSON may hold half of a character
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise DataError(
                 f"--resume {path}: {reason(error)}; expected the file of a match that --resume wrote"

@@ -152,14 +152,14 @@ def curve_mark(
     }
 
 
-def thin(step: Column, value: Column, most: int = MOST_POINTS) -> tuple[Column, Column, Column, Column]:
+def thin(step: Column, value: Column) -> tuple[Column, Column, Column, Column]:
     """Steps, means, minima and maxima of stretches of a curve; the curve itself where it is short.
 
     No minimum or maximum is lost: each lies in the stretch that stands for it.
     """
-    if len(step) <= most:
+    if len(step) <= MOST_POINTS:
         return step, value, np.zeros(0), np.zeros(0)
-    edge = np.linspace(0, len(step), most + 1).astype(np.int64)
+    edge = np.linspace(0, len(step), MOST_POINTS + 1).astype(np.int64)
     begin, size = edge[:-1], np.diff(edge)
     mean = np.add.reduceat(value, begin) / size
     middle = step[begin + size // 2].copy()

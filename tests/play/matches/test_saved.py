@@ -73,6 +73,7 @@ def lines(*tables: object) -> str:
         (lines(HEAD | {"version": 1}), "version 1; expected 3"),
         (lines(HEAD, GAME | {"points": 0.25}), "game 1: 0.25 points"),
         (lines(HEAD, GAME | {"points": float("nan")}), "game 1: nan points"),
+        (lines(HEAD, GAME | {"pgn": "\ud800"}), "surrogates not allowed"),
         (lines(HEAD, GAME | {"ending": "tea"}), "'tea' is not a valid Ending"),
         (lines(HEAD, GAME | {"more": 1}), "expected the fields of SavedGame"),
         (lines(HEAD, GAME), "game 1: expected the openings"),
