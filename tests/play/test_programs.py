@@ -298,20 +298,78 @@ def test_a_network_that_is_not_there_ends_the_process(tmp_path: Path) -> None:
     assert "none.pt: no such file" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_the_recipe_for_lichess_bot_is_accepted_by_what_it_uses(weights: Path, tmp_path: Path) -> None:
+DEFAULT_OF_LICHESS_BOT = """token: "xxxxxxxxxxxxxxxx"    # Lichess OAuth2 Token.
+url: "https://lichess.org/"
+
+engine:                      # Engine settings.
+  dir: "./engines/"
+  name: "engine_name"
+
+  polyglot:
+    enabled: false
+#     atomic:
+# engine_options:
+#   cpuct: 3.1
+  uci_options:
+    Skill Level: 20
+#   go_commands:
+  silence_stderr: false
+
+# Time to abort
+abort_time: 20
+challenge:
+  variants:
+    - standard
+"""
+
+
+def test_what_is_written_for_lichess_bot_is_accepted_by_what_it_uses(
+    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """lichess-bot runs abspath(dir/name) through python-chess (lib/engine_wrapper.py)."""
     yaml = pytest.importorskip("yaml")
-    page = (REPOSITORY / "docs" / "play.md").read_text(encoding="utf-8")
-    (text,) = re.findall(r"```\n(engine:\n.*?)```", page, re.DOTALL)
-    engine = yaml.safe_load(text)["engine"]
-    script = tmp_path / engine["dir"] / engine["name"]
-    script.parent.mkdir()
-    python, program = sys.executable, f"-m alphazero uci --weights '{weights}'"
-    script.write_text(f"#!/bin/sh\nPYTHONPATH={REPOSITORY} exec {python} {program} --device cpu\n")
-    script.chmod(0o755)
+    bot = tmp_path / "it's a bot"
+    bot.mkdir()
+    monkeypatch.chdir(weights.parent)
+    command = ["uci", weights.name, "--lichess-bot", str(bot), "--device", "cpu", "--option", "hash=8"]
+    assert main(command) == 2
+    assert "no config.yml.default; expected the directory of lichess-bot" in capsys.readouterr().err
+    (bot / "config.yml.default").write_text(DEFAULT_OF_LICHESS_BOT)
+    assert main([*command, "--option", "Skill=3"]) == 2 and [*bot.iterdir()] == [bot / "config.yml.default"]
+    assert main(command) == 0
+    monkeypatch.chdir(bot)
+    text = (bot / "config.yml").read_text()
+    config, engine = yaml.safe_load(text), yaml.safe_load(text)["engine"]
+    assert config == yaml.safe_load(DEFAULT_OF_LICHESS_BOT) | {"engine": engine} and "# Time to abort" in text
     assert engine["protocol"] == "uci" and engine["ponder"] is True
-    with chess.engine.SimpleEngine.popen_uci(str(script.resolve()), timeout=60) as player:
+    assert engine["uci_options"]["Hash"] == 8 and engine["uci_options"]["Temperature"] == 0.6
+    script = str(Path(engine["dir"], engine["name"]).absolute())
+    with chess.engine.SimpleEngine.popen_uci(script, timeout=60) as player:
         player.configure(engine["uci_options"])
         board = chess.Board()
         limit = chess.engine.Limit(white_clock=2, black_clock=2)
         assert player.play(board, limit, ponder=True).move in board.legal_moves
+
+
+def test_files_of_lichess_bot_are_replaced_only_where_that_is_asked_for(
+    weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    yaml = pytest.importorskip("yaml")
+    config = tmp_path / "config.yml"
+    config.write_text(DEFAULT_OF_LICHESS_BOT.replace("x" * 16, "secret"))
+    config.chmod(0o600)
+    command = ["uci", str(weights), "--lichess-bot", str(tmp_path), "--option", "SyzygyPath=a: 'b' # c"]
+    assert main(command) == 2
+    assert "config.yml: already exists (--force replaces its section engine)" in capsys.readouterr().err
+    assert main([*command, "--force"]) == 0
+    written = yaml.safe_load(config.read_text())
+    assert written["token"] == "secret" and config.stat().st_mode & 0o777 == 0o600
+    assert written["engine"]["uci_options"]["SyzygyPath"] == "a: 'b' # c"
+    config.unlink()
+    (tmp_path / "config.yml.default").write_text("token: x\n")
+    assert main(command) == 2
+    assert "engines/alphazero: already exists (--force replaces it)" in capsys.readouterr().err
+    assert main([*command, "--force"]) == 2
+    assert "config.yml.default: no section engine; expected one" in capsys.readouterr().err
+    assert main(["uci", str(weights), "--force"]) == 2
+    assert "--force: expected only with --lichess-bot" in capsys.readouterr().err
