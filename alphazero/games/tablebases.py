@@ -1,8 +1,8 @@
 """Syzygy tablebases of chess: opened from directories, what they know of a position, the moves that keep it.
 
 Files are found and probed by python-chess. A result counts under the fifty-move rule: cursed wins and
-blessed losses are draws, unless the rule is told not to count. What tables cannot know (castling rights, a
-table that is not there) is None.
+blessed losses are draws, unless that rule is switched off. What tables cannot know (castling rights, a table
+that is not there) is None.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class Tablebases:
         return _CERTAIN if wdl < 0 else -_CERTAIN
 
     def _value_at_end(self, line: Line) -> int | None:
-        """Of a game that is over, for the side to move; None while it goes on, by the rules that count."""
+        """Of a game that is over, for the side to move; None for any other, by the rules that count."""
         outcome = line.outcome()
         is_over = outcome.over and (self._fifty_moves or outcome.termination != _core.Termination.FIFTY_MOVES)
         return int(outcome.value) if is_over else None

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from functools import partial
 
 from alphazero.base.errors import ConfigError
 from alphazero.cli.flags import add_network_flags, add_paths, add_weights_flag, device_of, named_network
-from alphazero.cli.playing.lichess_bot import FLAG as LICHESS_BOT
-from alphazero.cli.playing.lichess_bot import write_files
 from alphazero.machine.environment import version_of
 from alphazero.play.uci.engine import LoadedNetwork, NetworkRequest, UciEngine
+from alphazero.play.uci.lichess_bot import FLAG as LICHESS_BOT
+from alphazero.play.uci.lichess_bot import write_files
 from alphazero.run.find import default_weights
 
 
@@ -41,7 +42,11 @@ def run(args: argparse.Namespace) -> int:
         given[name] = value
     weights = named_network(args) or given.get("WeightsFile") or default_weights()
     if args.lichess_bot is not None:
-        write_files(args.lichess_bot, weights, given, args)
+        arguments = ("--device", args.device, "--precision", args.precision)
+        directory = args.lichess_bot
+        script, config = write_files(directory, weights, given, arguments, force=args.force)
+        print(f"wrote {script} and the section engine of {config}")
+        print(f"next: set token: there, then: cd {shlex.quote(str(directory))} && python lichess-bot.py")
         return 0
     if args.force:
         raise ConfigError(f"--force: expected only with {LICHESS_BOT}")

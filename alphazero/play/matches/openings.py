@@ -23,8 +23,8 @@ ATTEMPTS_PER_OPENING = 20  # before openings repeat
 class Opening:
     """A position, None for the game's start, and the moves played from it, as the core writes them.
 
-    chess960: engines are told to play Chess960, and PGN names it. The repr, of which --resume keeps a digest,
-    does without.
+    chess960: engines have UCI_Chess960 set, and PGN names the variant. The repr, of which --resume keeps a
+    digest, does without.
     """
 
     start: str | None = None

@@ -5,17 +5,17 @@ https://github.com/lichess-bot-devs/lichess-bot: config.yml begins as a copy of 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import naming, replacing
+from alphazero.base.text import reason
 from alphazero.games.registry import CHESS
 from alphazero.machine.environment import START
 from alphazero.play.uci.options import Options, find_option
@@ -38,11 +38,14 @@ OF_COMMAND = "WeightsFile"  # which the script names
 ENGINE = re.compile(r"^engine:.*\n(?:(?:[ \t]*(?:#.*)?\n)*[ \t]+[^\s#].*(?:\n|\Z))*", re.MULTILINE)
 
 
-def write_files(directory: Path, weights: str, given: Mapping[str, str], args: argparse.Namespace) -> None:
-    """Write both files and print what to do next. given: options by the names that the user typed.
+def write_files(
+    directory: Path, weights: str, given: Mapping[str, str], arguments: Sequence[str], *, force: bool
+) -> tuple[Path, Path]:
+    """Write both files and return their paths. given: options by the names that the user typed.
 
-    Raises WeightsError and CheckpointError for the network; ConfigError where it plays no chess, where a file
-    exists and --force is not given, and for what is no lichess-bot.
+    arguments: more of `alphazero uci`. force: files that exist may be replaced. Raises WeightsError and
+    CheckpointError for the network; ConfigError where it plays no chess, where a file exists, and for what is
+    no lichess-bot.
     """
     from alphazero.network.weights.open_network import open_weights
 
@@ -52,11 +55,14 @@ def write_files(directory: Path, weights: str, given: Mapping[str, str], args: a
     source = config if config.exists() else directory / DEFAULT
     if not source.is_file():
         raise ConfigError(f"{FLAG} {directory}: no {DEFAULT}; expected the directory of lichess-bot")
-    if script.exists() and not args.force:
+    if script.exists() and not force:
         raise ConfigError(f"{script}: already exists (--force replaces it)")
-    if config.exists() and not args.force:
+    if config.exists() and not force:
         raise ConfigError(f"{config}: already exists (--force replaces its section engine)")
-    before = source.read_text(encoding="utf-8")
+    try:
+        before = source.read_text(encoding="utf-8")
+    except ValueError as error:
+        raise ConfigError(f"{source}: {reason(error)}; expected UTF-8") from error
     if (game := open_weights(weights).config.game) != CHESS:
         raise ConfigError(f"{weights}: plays {game}; expected {CHESS}, as lichess-bot does")
     if not ENGINE.search(before):
@@ -64,15 +70,13 @@ def write_files(directory: Path, weights: str, given: Mapping[str, str], args: a
     lines = [f"    {name}: {_yaml(options[name])}" for name in chosen if name != OF_COMMAND]
     section = f'engine:\n  dir: "./engines/"\n  name: "{NAME}"\n  protocol: "uci"\n  ponder: true\n'
     section += "\n".join(["  uci_options:", *lines, ""])
-    command = [sys.executable, START, "uci", f"--weights={weights}"]
-    command += ["--device", args.device, "--precision", args.precision]
+    command = [sys.executable, START, "uci", f"--weights={weights}", *arguments]
     script.parent.mkdir(exist_ok=True)
     # Names hold from here, wherever lichess-bot is started.
     here = shlex.quote(str(Path.cwd()))
     _write(script, f"#!/bin/sh\ncd {here} || exit 1\nexec {shlex.join(command)}\n", EXECUTABLE)
     _write(config, ENGINE.sub(lambda found: section, before, count=1), source.stat().st_mode & 0o777)
-    print(f"wrote {script} and the section engine of {config}")
-    print(f"next: set token: there, then: cd {shlex.quote(str(directory))} && python lichess-bot.py")
+    return script, config
 
 
 def _yaml(value: bool | int | float | str) -> str:
