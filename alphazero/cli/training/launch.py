@@ -271,7 +271,7 @@ def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], argparse.Na
         arguments += ["--device", args.device]
     if args.no_preflight:
         arguments.append("--no-preflight")
-    if args.actors and not any(word.startswith("--self-play-from") for word in arguments):
+    if getattr(args, "actors", None) and not any(word.startswith("--self-play-from") for word in arguments):
         arguments += ["--self-play-from", "elsewhere"]
     parsed, unknown = parser.parse_known_args(arguments)
     if unknown:

@@ -151,12 +151,12 @@ def _check_ends(
     _refuse(name, by_rules & (result != ends.result), "game {}: a false result")
     loser_wins = np.where(ends.first_to_move == 1, -1, 1)
     may_resign = (own.resign_threshold > 0) & ~_column(batch, "plays_through")
-    _refuse(name, resigned & ~may_resign, "game {}: nobody may resign in it")
+    _refuse(name, resigned & ~may_resign, "game {}: no side may resign in it")
     _refuse(name, resigned & (result != loser_wins), "game {}: the side that resigned has not lost")
     _refuse(name, plies > own.max_plies, "game {}: is too long")
     _refuse(name, too_long & ((plies < own.max_plies) | (result != 0)), "game {}: is no draw by its length")
     resign_ply = _column(batch, "resign_ply")
-    _refuse(name, (resign_ply < -1) | (resign_ply > plies), "game {}: nobody can resign there")
+    _refuse(name, (resign_ply < -1) | (resign_ply > plies), "game {}: no side can resign there")
     for row in np.flatnonzero(adjudicated):
         line = make_line(settings.game)
         for move in view.moves[view.moves_offset[row] : view.moves_offset[row + 1]]:
@@ -164,7 +164,7 @@ def _check_ends(
         known = None if tables is None else tables.result(str(line))
         value = None if known is None else known if line.first_player_to_move else -known
         if value != result[row]:
-            raise DataError(f"{name}: game {row}: no tablebase says so")
+            raise DataError(f"{name}: game {row}: no tablebase gives this result")
 
 
 def _known_terminations(name: ShardName, batch: pa.RecordBatch) -> list[str]:

@@ -1,7 +1,7 @@
 """A thread of rank 0 beside training, at work in a place: it keeps the learner's lease, brings shards in and
-weights out, and removes what nobody needs any more.
+weights out, and removes what is not needed.
 
-A place that fails for a while stops nothing here: training goes on with the games that are there.
+A place that fails for a while stops nothing here: training continues with the games that are there.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class Inbox:
                     self._look()
                     pause_s = self._renew_s
                 except (PlaceError, DataError) as error:
-                    self._tell(str(error), f"{error}; training goes on with the games that it has")
+                    self._tell(str(error), f"{error}; training continues with the games that it has")
                     pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
                 else:
                     self._told.clear()

@@ -88,7 +88,7 @@ def last(value):
         ("policy_move", last(6000), "move 6000 of the policy is not legal"),
         ("policy_offset", last(1), "policy offsets do not fit"),
         ("lane", lambda lane: 99, "is not the next"),
-        ("resign_ply", lambda ply: 1000, "nobody can resign there"),
+        ("resign_ply", lambda ply: 1000, "no side can resign there"),
     ],
 )
 def test_what_is_made_up_is_refused_with_the_reason(connect4, name, change, words) -> None:
@@ -103,7 +103,7 @@ def test_games_of_other_settings_weights_rules_and_versions_are_refused(connect4
         (dataclasses.replace(settings, self_play=dataclasses.replace(OWN, max_plies=9)), "too long"),
         (
             dataclasses.replace(settings, self_play=dataclasses.replace(OWN, resign_threshold=0.0)),
-            "nobody may resign",
+            "no side may resign",
         ),
         (dataclasses.replace(settings, rules="0123456789ab"), "expected .* 0123456789ab"),
         (dataclasses.replace(settings, version="0.0.1"), "expected 0.0.1"),

@@ -271,7 +271,7 @@ def test_a_place_that_is_cut_off_stops_no_training_and_is_used_again(tmp_path, f
     deadline = time.monotonic() + 20
     while not said and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert "training goes on with the games that it has" in said[0] and inbox.take(1000) == []
+    assert "training continues with the games that it has" in said[0] and inbox.take(1000) == []
     (tmp_path / "away").rename(tmp_path / "place")
     played = play(
         "connect4",
