@@ -87,15 +87,15 @@ class ActorStatus:
     """
 
     actor: str
-    beat: int
     host: str
     device: str
-    version: str
-    shards: int
-    positions: int
-    positions_per_s: float
-    step: int
-    ended: bool
+    beat: int = 0
+    shards: int = 0
+    positions: int = 0
+    positions_per_s: float = 0.0
+    step: int = -1
+    ended: bool = False
+    version: str = field(default_factory=lambda: version_of("alphazero"))
 
 
 @dataclass(frozen=True)
@@ -162,6 +162,11 @@ def read_settings(place: MeetingPlace) -> tuple[PlaceSettings, str] | None:
     except (ValueError, ConfigError) as error:
         raise DataError(f"{where}: {reason(error)}") from None
     return settings, hashlib.sha256(content).hexdigest()
+
+
+def settings_digest(place: MeetingPlace) -> str:
+    """The sha256 of settings.json as it is now. Raises PlaceError."""
+    return hashlib.sha256(place.get(SETTINGS, MOST_RECORD_BYTES) or b"").hexdigest()
 
 
 def publish_weights(place: MeetingPlace, step: int, weights: WeightsFile, settings: str) -> NewestWeights:
