@@ -39,7 +39,7 @@ def test_rules_in_order_are_described(capsys: pytest.CaptureFixture[str]) -> Non
     out = capsys.readouterr().out
     assert "3 numbers, 9 actions" in out and "20 random games" in out
     assert run_command(["games", "check", f"{BOXES}:Boxes(size=2)", "--games", "20"]) == 0
-    assert "20 random games of 12.0 plies" in capsys.readouterr().out
+    assert "20 random games of 12.0" in capsys.readouterr().out
     with pytest.raises(ConfigError, match="its rules are"):
         run_command(["games", "check", "chess"])
 

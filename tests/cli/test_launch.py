@@ -245,7 +245,7 @@ def test_idle_ranks_and_tiny_micro_batches_are_told_before_anything_starts(
     assert "33 %" in said and "idle" in said
     assert "--batch-size 1020 or 1032" in said
     assert main(["launch", "--gpus", "4", "--batch-size", "1021", "--dry-run"]) == 2
-    assert "--batch-size 1021: over 4 ranks only" in capsys.readouterr().err
+    assert "--batch-size 1021: " in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -292,7 +292,7 @@ def test_slots_of_a_hostfile_are_taken_for_gpus_until_the_hosts_have_counted(
     arguments = ["launch", "--hostfile", str(hostfile), "--dry-run"]
     assert main(arguments) == 0
     said = capsys.readouterr().err
-    assert "preset chess_20x256, or chess_cpu" in said
+    assert "chess_20x256, or chess_cpu" in said
     assert "4096 = 16 micro-batches of 256" in said and "idle" not in said
     assert main([*arguments, "--config", "connect4"]) == 0
     said = capsys.readouterr().err
@@ -317,7 +317,7 @@ def test_a_dry_run_by_hand_does_not_look_the_master_s_name_up(
 ):
     by_hand = ("--gpus", "2", "--nodes", "2", "--node-rank", "1", "--master-addr", "gpu1")
     lines = dry_run(capsys, *by_hand)
-    assert "towards gpu1, looked up" in lines[0]
+    assert "towards gpu1" in lines[0]
     assert "--master_addr=gpu1" in shlex.split(lines[1])
     assert "GLOO_SOCKET_IFNAME=lo" in shlex.split(dry_run(capsys, *by_hand, "--interface", "lo")[0])
 
@@ -423,7 +423,7 @@ def test_other_blocks_for_a_run_are_refused_at_once_and_once(tmp_path: Path, com
         [sys.executable, "-c", program, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
     assert run.stderr.startswith("alphazero: error: runs/job: ") and run.stderr.count("\n") == 1
-    assert "blocks was 1 at step 12, is 7" in run.stderr
+    assert "blocks was 1 at step 12" in run.stderr and "is 7" in run.stderr
     status, has_torch, seconds = run.stdout.split()
     assert (status, has_torch) == ("2", "False")
     assert float(seconds) < 2 * LIMIT_S  # CPU time: other work on this machine does not count

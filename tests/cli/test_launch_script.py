@@ -56,7 +56,7 @@ def test_without_an_environment_the_shell_launcher_names_make_setup(tmp_path: Pa
     (path / "python3").symlink_to(sys.executable)  # by another name it has none of the environment's packages
     bare = run_script(script=script, cwd=tmp_path, PATH=str(path), VIRTUAL_ENV="", PYTHONNOUSERSITE="1")
     assert bare.returncode == 2
-    assert f"run 'make setup' in {checkout}" in bare.stderr
+    assert f"'make setup' in {checkout}" in bare.stderr
 
 
 def test_the_shell_launcher_is_short_and_clean():

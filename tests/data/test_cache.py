@@ -35,7 +35,7 @@ def test_a_store_of_other_games_is_not_taken(pgn: Path, tmp_path: Path):
     shutil.rmtree(place)
     shutil.copytree(place_of(other, tmp_path / "elsewhere"), place)
     for compare_content in (True, False):
-        with pytest.raises(DataError, match=r"other sources .*games.pgn"):
+        with pytest.raises(DataError, match=r"other .*games.pgn"):
             open_or_import([pgn], tmp_path / "cache", compare_content=compare_content)
 
 

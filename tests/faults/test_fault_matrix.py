@@ -31,7 +31,7 @@ def test_an_undisturbed_job_ends_well_and_leaves_logs_of_all_ranks(start):
         assert f"rank {number} begins at step 0 of 8 on 4 ranks" in (job.run / "logs" / name).read_text()
     # Rank 0 speaks as it is, the others by name.
     assert "rank 0 begins at step 0 of 8 on 4 ranks" in said.splitlines()
-    assert "host2 rank 3: rank 3 begins at step 0 of 8 on 4 ranks" in said.splitlines()
+    assert "host2 rank 3: rank 3 begins" in said
 
 
 def test_a_killed_rank_is_named_with_its_host_and_log(start):

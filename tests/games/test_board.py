@@ -85,7 +85,7 @@ def test_a_game_to_its_end_and_back(game):
     assert board.result in ("1-0", "0-1", "1/2-1/2")
     assert board.termination
     assert board.legal_moves == []
-    with pytest.raises(az.AlphaZeroError, match=r"the game is over|no legal move"):
+    with pytest.raises(az.AlphaZeroError, match=r"is over|no legal"):
         board.push("e4")
     again = az.Board(game, moves=board.moves)
     assert again.fen == board.fen

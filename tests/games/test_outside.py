@@ -61,7 +61,7 @@ def test_a_file_is_recorded_by_its_name_parameters_and_digest_and_run_only_when_
     recorded = read_game("--game", f"{path}:Nim( piles = 4 )")
     assert recorded.startswith("own.py:Nim(piles=4)@") and str(tmp_path) not in recorded
     assert known_game(recorded) == recorded
-    with pytest.raises(ConfigError, match=r"only where .*PATH/other.py:Nim"):
+    with pytest.raises(ConfigError, match=r"where .*PATH/other.py:Nim"):
         known_game("other.py:Nim@0123456789ab")
     with pytest.raises(ConfigError, match="No such file"):
         read_game("--game", f"{tmp_path / 'none.py'}:Nim")
@@ -247,7 +247,7 @@ def test_a_fault_of_the_rules_is_one_line_with_the_place_and_the_position(
 def test_a_class_without_a_method_or_a_number_of_actions_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no method returns"):
         rules_of(game_of(tmp_path, "returns = None"))
-    with pytest.raises(ConfigError, match="num_distinct_actions is"):
+    with pytest.raises(ConfigError, match="actions is None"):
         rules_of(game_of(tmp_path, "num_distinct_actions = None"))
     with pytest.raises(RulesError, match=r"game\.py:12: SyntaxError"):
         rules_of(game_of(tmp_path, "def legal_actions(self: return"))
@@ -351,7 +351,7 @@ def test_an_exception_whose_text_raises_is_named_by_its_kind(tmp_path: Path) -> 
         "        def __str__(self): raise ValueError",
         "    raise Mute",
     )
-    with pytest.raises(RulesError, match=r"game\.py:15: Mute .*start\)$"):
+    with pytest.raises(RulesError, match=r":15: Mute .*start\)$"):
         make_line(game).push(0)
 
 
@@ -370,7 +370,7 @@ def test_a_pipe_is_no_file_of_a_game(tmp_path: Path) -> None:
 
 def test_rules_that_leave_the_process_while_they_are_checked_are_a_fault(tmp_path: Path) -> None:
     game = game_of(tmp_path, "def apply_action(self, action): raise SystemExit(0)")
-    with pytest.raises(RulesError, match=r"game\.py:12: SystemExit: 0 .*none\)"):
+    with pytest.raises(RulesError, match=r":12: SystemExit: 0 .*none\)"):
         check(rules_of(game), 1, 0)
 
 
@@ -427,7 +427,7 @@ def test_a_state_that_cannot_be_copied_is_a_fault_of_its_class(tmp_path: Path) -
 def test_a_module_beside_the_file_is_named_as_the_cause(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("")
     game = game_of(tmp_path, "import helper")
-    with pytest.raises(ConfigError, match=r"game\.py:12: .* helper\.py beside"):
+    with pytest.raises(ConfigError, match=r":12: .* helper\.py beside"):
         rules_of(game)
     (tmp_path / "helper.py").unlink()
     path = tmp_path / "other.py"

@@ -28,16 +28,16 @@ def test_actions_are_named_by_text_or_number_and_states_by_their_history(tmp_pat
     assert net.evaluate(moves=["c2", "a1"]) == net.evaluate(moves=[7, 0]) == net.evaluate(state) == by_text
     assert [found.position for found in net.evaluate_batch([state, (None, [7, 0])])] == ["7,0"] * 2
     assert net.search(state, simulations=20).moves == net.search("7,0", simulations=20).moves
-    with pytest.raises(az.AlphaZeroError, match="9: no legal action here"):
+    with pytest.raises(az.AlphaZeroError, match="9: no legal"):
         net.evaluate(moves=[7, 9])
     state.made = [7]
-    with pytest.raises(az.AlphaZeroError, match=r"history\(\) does not lead to it"):
+    with pytest.raises(az.AlphaZeroError, match=r"history\(\) does not"):
         net.evaluate(state)
 
 
 def test_a_state_without_a_history_is_refused_with_what_would_do() -> None:
     net = az.new_net(NIM, blocks=1, filters=8)
-    with pytest.raises(az.AlphaZeroError, match=r"type Nim: expected .* the method history\(\)"):
+    with pytest.raises(az.AlphaZeroError, match=r"type Nim: .*history\(\)"):
         net.evaluate(type("Nim", (), {})())  # type: ignore[arg-type]
 
 
@@ -49,7 +49,7 @@ def test_states_of_openspiel_are_positions() -> None:
     state.apply_action(0)
     assert net.evaluate(state) == net.evaluate(moves=[4, 0])
     other = spiel.load_game("connect_four").new_initial_state()
-    with pytest.raises(az.AlphaZeroError, match="does not lead to it"):
+    with pytest.raises(az.AlphaZeroError, match="does not lead"):
         net.evaluate(other)
 
 

@@ -82,7 +82,7 @@ def test_a_rank_that_waits_for_one_that_still_plays_is_no_hang():
     found = find_hang([waits, state(1, phase=Phase.SELF_PLAY, progress=700, age_s=901.0)], Limits())
     assert found is not None
     assert found.state.rank == 1
-    assert "step 50 (self-play, progress 700) for 901 s" in found.fate and "--hang-timeout" in found.expected
+    assert "50 (self-play, progress 700) for 901 s" in found.fate and "--hang-timeout" in found.expected
 
 
 def test_a_start_that_takes_too_long_names_its_limit_and_the_import_of_games():

@@ -63,7 +63,7 @@ def test_a_toml_file_that_contradicts_it_is_an_error(write, tmp_path):
     toml = tmp_path / "mine.toml"
     toml.write_text("[training]\nzero_stage = 1\n[optimizer]\nweight_decay = 0.5\n")
     settings = read_deepspeed_settings(write({"zero_optimization": {"stage": 2}}))
-    with pytest.raises(ConfigError, match=r"ds\.json: zero_stage = 2 .* = 1 of mine\.toml"):
+    with pytest.raises(ConfigError, match=r"zero_stage = 2 .* = 1 of mine"):
         load_config(str(toml), {}, settings)
     silent = read_deepspeed_settings(write({"optimizer": {"type": "Adam"}}))
     # A default of DeepSpeed's that nobody wrote contradicts nothing.
@@ -74,7 +74,7 @@ def test_a_precision_switched_off_contradicts_a_toml_file_that_asks_for_it(write
     toml = tmp_path / "mine.toml"
     toml.write_text('[training]\nprecision = "bf16"\n')
     off = read_deepspeed_settings(write({"bf16": {"enabled": False}}))
-    with pytest.raises(ConfigError, match=r"bf16.enabled = false .*'bf16' of mine"):
+    with pytest.raises(ConfigError, match=r"enabled = false .*'bf16' of"):
         load_config(str(toml), {}, off)
     other = read_deepspeed_settings(write({"fp16": {"enabled": False}}))
     assert load_config(str(toml), {}, other).training.precision == "bf16"

@@ -120,7 +120,7 @@ def test_a_source_that_compiles_for_this_python_alone_is_refused(tmp_path, pip):
 def test_a_list_that_is_none_is_refused_by_its_line(tmp_path, line):
     file = tmp_path / "have.txt"
     file.write_text(f"torch==2.11.0\n{line}\n")
-    with pytest.raises(BundleError, match=r"have.txt:2: .*name==version"):
+    with pytest.raises(BundleError, match=r"have.txt:2: .*=="):
         read_have(file)
 
 

@@ -113,7 +113,7 @@ def test_an_endless_word_is_shown_in_part(word: str):
 
 
 def test_a_missing_or_unreadable_file_is_an_error_and_not_a_local_run(tmp_path: Path):
-    with pytest.raises(LaunchError, match=r"none.*No such file"):
+    with pytest.raises(LaunchError, match="No such file"):
         read_hostfile(tmp_path / "none")
     with pytest.raises(LaunchError, match="Is a directory"):
         read_hostfile(tmp_path)

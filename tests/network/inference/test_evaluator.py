@@ -168,8 +168,8 @@ def test_a_cpu_without_onednn_says_so_and_computes(monkeypatch):
     network = trained_like("chess")
     arrays = positions("chess", 6)
     fused = NetworkEvaluator(network, CPU, "fp32", 8)
-    assert fused.description == "oneDNN fused convolutions on cpu, torch.float32"
+    assert fused.description.startswith("oneDNN fused")
     monkeypatch.setattr(evaluator_module, "why_not_onednn", lambda dtype: "oneDNN has no such thing")
     plain = NetworkEvaluator(network, CPU, "fp32", 8)
-    assert plain.description == "PyTorch operators on cpu, torch.float32 (oneDNN has no such thing)"
+    assert plain.description.startswith("PyTorch operators") and "no such thing" in plain.description
     np.testing.assert_allclose(plain(*arrays).wdl, fused(*arrays).wdl, atol=1e-5)

@@ -328,7 +328,7 @@ def test_the_arithmetic_of_self_play(asked, device, expected):
 
 
 def test_int8_is_refused_where_there_is_none(monkeypatch):
-    with pytest.raises(ConfigError, match=r"--evaluation-precision int8: .*fp32"):
+    with pytest.raises(ConfigError, match=r"precision int8: .*fp32"):
         evaluation_precision("int8", "bf16", torch.device("cuda"))
     monkeypatch.setattr(torch.cpu, "_is_avx2_supported", lambda: False)
     assert evaluation_precision("auto", "fp32", CPU) == "fp32"

@@ -227,10 +227,10 @@ def test_over_other_ranks_batch_and_micro_batch_stand_and_accumulation_gives_way
     table = {"train_micro_batch_size_per_gpu": 16, "gradient_accumulation_steps": 2}
     given = ("--data", str(random_store), "--deepspeed_config", str(write(table)), "--steps")
     first = run_plain(tmp_path / "job", *given, "2", ranks=1)
-    assert "2 micro-batches of 16 over 1" in first
+    assert "= 2 micro-batches of 16" in first
     second = run_plain(tmp_path / "job", *given, "4", ranks=2)
     assert "steps = 2 gives way" in second
-    assert "2 micro-batches of 16 over 2" in second and "changed: batch" not in second
+    assert "= 2 micro-batches of 16" in second and "changed: batch" not in second
 
 
 @pytest.mark.slow

@@ -86,5 +86,5 @@ def test_self_play_alone_has_nothing_to_filter(store: Path):
 def test_what_removes_everything_ends_the_start(store: Path):
     with pytest.raises(DataError, match=r"min_elo 1601: removed 20"):
         opened(store, min_elo=1601)
-    with pytest.raises(ConfigError, match=r"^min_elo 2 .*max_elo 1"):
+    with pytest.raises(ConfigError, match=r"^min_elo 2 .*max"):
         opened(store, min_elo=2, max_elo=1)

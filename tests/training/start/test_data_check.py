@@ -118,7 +118,7 @@ def test_a_fault_of_the_first_seconds_is_raised_on_all_ranks(store: GameStore):
     raised = on_both(lambda rank, exchange: check_on(rank, exchange, store) and None)
     for error in raised:
         assert isinstance(error, DataError) and error.found_by_all_ranks
-        assert "shard-00000.arrow: its checksum" in str(error)
+        assert "00000.arrow: its checksum" in str(error)
 
 
 def test_a_later_fault_is_raised_on_all_ranks_before_anything_is_published(
@@ -173,7 +173,7 @@ def test_a_flipped_result_ends_a_job_before_its_first_step(zygote, store: GameSt
     """It was trained on without a word."""
     flip_a_result(store)
     output = zygote.run_job(tmp_path / "job", store.path, 1, "--steps", "1", status=2)
-    assert "shard-00000.arrow: its checksum" in output
+    assert "00000.arrow: its checksum" in output
     assert "Traceback" not in output
     zygote.run_job(tmp_path / "job", store.path, 1, "--steps", "1", "--no-verify-data")
 

@@ -125,7 +125,7 @@ def test_a_signal_amid_the_games_ends_with_a_checkpoint_and_the_run_goes_on(
         sleep_while_running(job, 0.001)
     job.send(signal.SIGTERM)
     assert job.wait() == [128 + signal.SIGTERM] * 2
-    assert "the games of generation" in job.output()
+    assert "games of generation" in job.output()
     assert "resumed from step" in run(zygote, tmp_path, 2)
     assert_same(tmp_path, undisturbed)
 
@@ -169,7 +169,7 @@ def test_a_gate_decides_alike_on_other_ranks_and_after_a_kill(zygote, tmp_path) 
 def test_weights_that_a_gate_holds_back_do_not_play(zygote, tmp_path) -> None:
     """No twin wins every game: the first weights play to the end, while those that learn move on."""
     output = run(zygote, tmp_path, 1, "--gate-games", "4", "--gate-score", "1", "--keep-checkpoints", "100")
-    assert output.count("old ones play on") == GENERATIONS - 1
+    assert output.count("old ones play") == GENERATIONS - 1
     last = newest_checkpoint(tmp_path)
     first = last.with_name("step-00000003")
     champions = [load_file(path / "champion.safetensors") for path in (first, last)]
@@ -221,7 +221,7 @@ def test_lanes_and_budget_are_chosen_for_the_first_ranks_and_kept_by_others(zygo
 
     auto = ("--lanes", "auto", "--simulations-per-round", "auto", "--evaluation-batch", "80")
     said = run(zygote, tmp_path, 2, *auto, "--generations", "1")
-    assert "320 lanes, puct with 6 simulations" in said
+    assert "320 lanes, puct with 6" in said
     # 160 positions of 6 simulations are less than a search of every lane, which a round has at least.
     assert chosen(5) == (320, 6)
     said = run(zygote, tmp_path, 1, *auto, "--generations", "2")
