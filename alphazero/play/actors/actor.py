@@ -1,4 +1,4 @@
-"""An actor: plays games for a learner that it meets in a place, and nowhere else.
+"""An actor: plays games for a learner that it meets in a place alone.
 
 It keeps nothing: who it is, is random and new at each start, and games under way end with it.
 """
@@ -45,7 +45,7 @@ POLL_S = 0.1
 
 @dataclass(frozen=True)
 class OfThisMachine:
-    """What an actor has of its own command line; all else comes from the place.
+    """What the command line of an actor says; all else comes from the place.
 
     game: the recorded name of --game, "" where there is none. precision: None for what the place's settings
     choose for the device. typed: fields of SelfPlayConfig, of those that a machine decides.
@@ -73,7 +73,7 @@ def run_actor(place: str, own: OfThisMachine, go_on: Callable[[], bool], say: Sa
 def _wait_for_settings(
     place: str, go_on: Callable[[], bool], say: Say
 ) -> tuple[MeetingPlace, PlaceSettings, str] | None:
-    """The place, its settings and their sha256; None where it shall wait no longer."""
+    """The place, its settings and their sha256; None where go_on gives False."""
     tries, answered = Tries(say), False
     while go_on():
         try:

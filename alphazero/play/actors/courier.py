@@ -1,4 +1,4 @@
-"""The traffic of an actor with its place, in a thread of its own: play never waits for it.
+"""The traffic of an actor with its place, in a separate thread: play never waits for it.
 
 Finished games wait on this machine's disk until the place has them, also those of an actor that was killed:
 the next one here with the same place publishes them. What fails is tried again, ever less often.
@@ -62,7 +62,7 @@ class Tries:
         return random.uniform(self._pause_s / 2, self._pause_s)
 
     def succeeded(self) -> None:
-        """Say so, after a failure."""
+        """Print it, after a failure."""
         if self._said:
             self._say("the place answers again")
         self._pause_s, self._said = 0.0, ""

@@ -50,7 +50,7 @@ class PlaceSettings:
     """settings.json, by the learner at each of its starts: all that shapes games.
 
     format, version: of this program; actors of another one refuse. game: its recorded name. rules: see
-    rules_digest. lead_positions: how many positions of its own an actor leaves unused before it pauses.
+    rules_digest. lead_positions: how many of its positions an actor leaves unused before it pauses.
     precision: of training, settled: what `evaluation_precision` may refer to. Of self_play, actors choose by
     themselves what is of their machine: lanes, batch, cache, the directory of tablebases, and their rounds.
     """
