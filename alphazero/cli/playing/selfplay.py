@@ -119,9 +119,8 @@ def run_as_actor(args: argparse.Namespace, go_on: Callable[[], bool]) -> None:
 
     until, own = time.monotonic() + args.seconds, values_of_flags(SelfPlayConfig, vars(args))
     game = getattr(args, GAME_FILE, None)
-    machine = OfThisMachine(
-        device_of(args.device), read_game("--game", game) if game else "", args.precision, **own
-    )
+    name = read_game("--game", game) if game else ""
+    machine = OfThisMachine(device_of(args.device), name, args.precision, own)
 
     def say(text: str) -> None:
         print(program_line(text), file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""An actor: plays games for a learner that it meets in a place, and nowhere else.
+"""An actor: plays games for a learner that it meets in a place alone.
 
 It keeps nothing: who it is, is random and new at each start, and games under way end with it.
 """
@@ -6,11 +6,11 @@ It keeps nothing: who it is, is random and new at each start, and games under wa
 from __future__ import annotations
 
 import platform
-import shlex
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,42 +22,39 @@ from alphazero.base.text import quoted
 from alphazero.data.store.columns import TRAINED_ON
 from alphazero.games.outside.names import class_of, named_class
 from alphazero.games.registry import get_game
-from alphazero.machine.environment import version_of
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.inference.purpose import EvenLadder, evaluator_for_self_play
 from alphazero.network.model.precision import evaluation_precision, fast_precisions
 from alphazero.network.weights.open_network import open_weights
 from alphazero.network.weights.weights import network_of
 from alphazero.play import lanes as games
-from alphazero.play.actors.courier import Courier, Tries
+from alphazero.play.actors.courier import LOOK_S, Courier, Tries
 from alphazero.play.actors.place import SETTINGS, MeetingPlace, open_place
 from alphazero.play.actors.pointers import ActorStatus, PlaceSettings, read_settings, rules_digest
 from alphazero.play.actors.shard import new_actor
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_cache, new_lane, play, tables_of
 from alphazero.settings.sections import NetworkConfig
-from alphazero.settings.self_play import MOST_BUDGET, SelfPlayConfig
+from alphazero.settings.self_play import MOST_BUDGET
 
 ROUND_S = 20.0  # that a round of play should last: then games are published and weights looked for
+OLDEST = 3  # generations for which games may wait: the more actors there are, the sooner they pause
 POSITIONS_PER_SHARD = 1 << 16
 POLL_S = 0.1
 
 
 @dataclass(frozen=True)
 class OfThisMachine:
-    """What an actor has of its own command line; all else comes from the place.
+    """What the command line of an actor says; all else comes from the place.
 
-    game: the recorded name of --game, "" where there is none. precision, evaluation_batch, evaluation_cache:
-    None for those of the place. lanes: the fewest; it has at least two batches of them.
+    game: the recorded name of --game, "" where there is none. precision: None for what the place's settings
+    choose for the device. typed: fields of SelfPlayConfig, of those that a machine decides.
     """
 
     device: torch.device
     game: str = ""
     precision: str | None = None
-    lanes: int = 0
-    evaluation_batch: int | None = None
-    evaluation_cache: int | None = None
-    syzygy: str = ""
+    typed: Mapping[str, Any] = field(default_factory=dict)
 
 
 def run_actor(place: str, own: OfThisMachine, go_on: Callable[[], bool], say: Say) -> None:
@@ -66,14 +63,9 @@ def run_actor(place: str, own: OfThisMachine, go_on: Callable[[], bool], say: Sa
     Raises ConfigError where the learner has another version, other rules or settings that this machine
     cannot follow, and PlaceError where the place refuses from the start.
     """
-    while go_on():
-        found = _wait_for_settings(place, go_on, say)
-        if found is None:
-            return
-        met, settings, digest = found
-        check(settings, own)
-        actor = _Actor(met, settings, digest, own, go_on, say)
-        if actor.play():
+    while go_on() and (found := _wait_for_settings(place, go_on, say)) is not None:
+        check(found[1], own)
+        if _Actor(*found, own, go_on, say).play():
             say("the run has ended: its learner needs no more games")
             return
 
@@ -81,28 +73,23 @@ def run_actor(place: str, own: OfThisMachine, go_on: Callable[[], bool], say: Sa
 def _wait_for_settings(
     place: str, go_on: Callable[[], bool], say: Say
 ) -> tuple[MeetingPlace, PlaceSettings, str] | None:
-    """The place and its settings, None where it shall wait no longer."""
-    tries = Tries(say)
-    answered = False
+    """The place, its settings and their sha256; None where go_on gives False."""
+    tries, answered = Tries(say), False
     while go_on():
         try:
             met = open_place(place)  # anew: a run gets its place when its learner starts
             if (found := read_settings(met)) is not None:
                 return met, *found
             answered = True
-            pause_s = tries.failed(PlaceError(f"{met.name}: no {SETTINGS} yet: no learner has started here"))
-        except PlaceError as error:
-            if isinstance(error, PlaceRefusedError) and not answered:
+            error = PlaceError(f"{met.name}: no {SETTINGS} yet: no learner has started here")
+        except PlaceError as caught:
+            if isinstance(caught, PlaceRefusedError) and not answered:
                 raise
-            pause_s = tries.failed(error)
-        _sleep(min(pause_s, 10.0), go_on)
+            error = caught
+        until = time.monotonic() + min(tries.failed(error), LOOK_S)
+        while time.monotonic() < until and go_on():
+            time.sleep(POLL_S)
     return None
-
-
-def _sleep(seconds: float, go_on: Callable[[], bool]) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until and go_on():
-        time.sleep(POLL_S)
 
 
 def check(settings: PlaceSettings, own: OfThisMachine) -> None:
@@ -111,14 +98,11 @@ def check(settings: PlaceSettings, own: OfThisMachine) -> None:
     A place names no code: a Python file is run only where this command line names it, with the same digest.
     """
     game, asked, here = get_game(settings.game).name, class_of(settings.game), class_of(own.game)
-    if asked is not None and own.game != game:
-        if here is not None and here.plain == asked.plain:
-            raise ConfigError(
-                f"--game {here.file}: its sha256 begins with {here.digest}, that of the learner's file with "
-                f"{asked.digest}; expected the same file"
-            )
-        flag = shlex.quote(f"PATH/{asked.plain}")
-        raise ConfigError(f"{quoted(game)}: is run only where you name its file; expected --game {flag}")
+    if asked is not None and here is not None and here.plain == asked.plain and own.game != game:
+        raise ConfigError(
+            f"--game {here.file}: its sha256 begins with {here.digest}, that of the learner's file with "
+            f"{asked.digest}; expected the same file"
+        )
     if asked is not None:
         named_class(game)
     if (rules := rules_digest(game)) != settings.rules:
@@ -126,9 +110,10 @@ def check(settings: PlaceSettings, own: OfThisMachine) -> None:
             f"{game}: the rules are {quoted(rules)} here, and {quoted(settings.rules)} at the learner; "
             "expected the same"
         )
-    if bool(settings.self_play.syzygy) != bool(own.syzygy):
+    tables = own.typed.get("syzygy", "")
+    if bool(settings.self_play.syzygy) != bool(tables):
         wanted = "the same tables" if settings.self_play.syzygy else "none, as at the learner"
-        raise ConfigError(f"--syzygy {own.syzygy or 'is missing'}: expected {wanted}")
+        raise ConfigError(f"--syzygy {tables or 'is missing'}: expected {wanted}")
 
 
 class _Actor:
@@ -147,30 +132,26 @@ class _Actor:
         self._id = new_actor()
         self._go_on = go_on
         self._say: Say = lambda text: say(f"actor {self._id[:4]}: {text}")
-        games_own = replace(settings.self_play, syzygy=own.syzygy)
-        if own.evaluation_batch is not None:
-            games_own = replace(games_own, evaluation_batch=own.evaluation_batch)
-        if own.evaluation_cache is not None:
-            games_own = replace(games_own, evaluation_cache=own.evaluation_cache)
-        self._games: SelfPlayConfig = games_own
-        self._tables = tables_of(games_own, settings.game)
-        self._cache = new_cache(games_own.evaluation_cache)
+        self._games = replace(settings.self_play, **{"lanes": 0, "syzygy": "", **own.typed})
+        self._tables = tables_of(self._games, settings.game)
+        self._cache = new_cache(self._games.evaluation_cache)
         leaves = settings.search.leaves if settings.search.algorithm == "puct" else 1
-        lanes = max(own.lanes, 2 * max(1, games_own.evaluation_batch // leaves))
-        self._lanes = [new_lane(number) for number in range(lanes)]
+        two_batches = 2 * max(1, self._games.evaluation_batch // leaves)
+        self._lanes = [new_lane(number) for number in range(max(two_batches, self._games.lanes))]
         # Every actor's games are others: the core draws by seed, lane and number of the game.
         seed = (settings.seed + int(self._id, 16)) % 2**62
-        self._rules = self_play_settings(settings.search, games_own, seed)
+        self._rules = self_play_settings(settings.search, self._games, seed)
         self._evaluator: NetworkEvaluator | EvenLadder | None = None
         self._network: NetworkConfig | None = None
+        self._pauses = False
 
     def play(self) -> bool:
         """Rounds of play until go_on gives False, or the settings change. True: the run has ended."""
         device = torch.cuda.get_device_name(self._own.device) if self._own.device.type == "cuda" else "cpu"
-        status = ActorStatus(
-            self._id, 0, platform.node(), device, version_of("alphazero"), 0, 0, 0.0, -1, False
-        )
-        budget = self._settings.search.simulations
+        status = ActorStatus(self._id, platform.node(), device)
+        budget = simulations = self._settings.search.simulations
+        # A round brings some half of the lead, not much more than the learner wants.
+        most = min(MOST_BUDGET, simulations * max(1, self._settings.lead_positions // (2 * len(self._lanes))))
         with Courier(self._place, self._digest, status, self._say) as courier:
             self._say(f"plays {self._settings.game} for {self._place.name}, on {platform.node()}, {device}")
             while self._go_on() and not courier.settings_changed and not courier.run_ended:
@@ -181,19 +162,21 @@ class _Actor:
                 self._play_round(courier, budget)
                 seconds = time.monotonic() - began
                 if seconds < ROUND_S / 2:
-                    budget = min(MOST_BUDGET, 2 * budget)
+                    budget = min(most, 2 * budget)
                 elif seconds > 2 * ROUND_S:
-                    budget = max(self._settings.search.simulations, budget // 2)
+                    budget = max(simulations, budget // 2)
             return courier.run_ended
 
     def _is_ready(self, courier: Courier) -> bool:
         """Whether there are weights, which are loaded where they are newer, and games are wanted."""
-        newest, lead = courier.newest, self._settings.lead_positions
-        is_ahead = courier.unused > lead
-        if is_ahead != courier.pauses:
-            courier.pauses = is_ahead
-            waits = f"pauses: {courier.unused:,} positions wait for the learner, more than {lead:,}"
-            self._say(waits if is_ahead else "plays on")
+        newest, (unused, behind) = courier.newest, courier.unused
+        lead, oldest = self._settings.lead_positions, OLDEST * self._settings.self_play.steps_per_generation
+        is_ahead = unused > lead or behind > oldest
+        if is_ahead != self._pauses:
+            self._pauses = is_ahead
+            waits = f"pauses: {unused:,} positions wait for the learner, the oldest for {behind:,} steps"
+            limits = f"expected at most {lead:,}, for {oldest:,}"
+            self._say(f"{waits}; {limits}" if is_ahead else "plays on")
         if newest is None or is_ahead:
             return False
         if newest.step != courier.step:

@@ -1,4 +1,4 @@
-"""The traffic of an actor with its place, in a thread of its own: play never waits for it.
+"""The traffic of an actor with its place, in a separate thread: play never waits for it.
 
 Finished games wait on this machine's disk until the place has them, also those of an actor that was killed:
 the next one here with the same place publishes them. What fails is tried again, ever less often.
@@ -30,6 +30,7 @@ from alphazero.play.actors.pointers import (
     fetch_weights,
     read_learner,
     read_newest,
+    settings_digest,
     write_status,
 )
 from alphazero.play.actors.shard import ShardName, is_actor, shard_of
@@ -38,8 +39,8 @@ from alphazero.play.lanes import num_trained_positions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LOOK_S = 5.0  # between looks for newer weights
-REPORT_S = 60.0  # between statuses, lines, and looks at what the learner took while there is no need to wait
+LOOK_S = 5.0  # between looks for newer weights and at what the learner has used
+REPORT_S = 60.0  # between statuses and lines
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # between tries of a place that fails
 LAST_S = 5.0  # for the last games, of an actor that was told to end
 
@@ -61,7 +62,7 @@ class Tries:
         return random.uniform(self._pause_s / 2, self._pause_s)
 
     def succeeded(self) -> None:
-        """Say so, after a failure."""
+        """Print it, after a failure."""
         if self._said:
             self._say("the place answers again")
         self._pause_s, self._said = 0.0, ""
@@ -78,8 +79,8 @@ class FetchedWeights:
 class Courier:
     """A context manager; on the way out what is finished is published, within LAST_S or by a later actor.
 
-    The player reads newest, unused, settings_changed and run_ended, and sets moves (so far), step (of the
-    weights that it plays with) and pauses (it waits for the learner, which is then looked at more often).
+    The player reads newest, unused, settings_changed and run_ended, and sets moves (so far) and step (of the
+    weights that it plays with).
     """
 
     def __init__(self, place: MeetingPlace, settings: str, status: ActorStatus, say: Say) -> None:
@@ -88,14 +89,15 @@ class Courier:
         where = hashlib.sha256(place.name.encode()).hexdigest()[:16]
         self._directory = default_cache_directory() / "actors" / where / status.actor
         self._waiting: list[tuple[ShardName, bytes]] = []  # no content: it is on the disk
-        self._positions: list[int] = []  # of each of this actor's shards
+        self._shards: list[tuple[int, int]] = []  # of this actor: step of the weights, positions
         self._learner: LearnerState | None = None
-        self._looked = self._reported = -REPORT_S
+        self._reported = -REPORT_S
         self._moves = 0  # when it last reported
+        self._fetch_after = 0.0
         self._wake, self._is_closing = threading.Event(), False
         self._thread = threading.Thread(target=self._run, name="courier", daemon=True)
         self.newest: FetchedWeights | None = None
-        self.settings_changed = self.run_ended = self.pauses = False
+        self.settings_changed = self.run_ended = False
         self.moves, self.step = 0, -1
 
     def __enter__(self) -> Courier:
@@ -119,14 +121,18 @@ class Courier:
             self._lock.release()
 
     @property
-    def unused(self) -> int:
-        """This actor's positions that the learner is not done with, as far as is known."""
+    def unused(self) -> tuple[int, int]:
+        """This actor's positions that the learner has not used, and by how many steps the oldest of them is
+        behind the newest weights.
+        """
         accounts = self._learner.actors if self._learner else {}
-        return sum(self._positions[accounts.get(self._status.actor, Account()).shards :])
+        left = self._shards[accounts.get(self._status.actor, Account()).shards :]
+        behind = self.newest.step - left[0][0] if left and self.newest else 0
+        return sum(positions for _, positions in left), behind
 
     def deliver(self, batch: pa.RecordBatch, rules: str) -> None:
         """Take finished games (GAME_SCHEMA): they are on the disk when this returns, and published soon."""
-        name, content = shard_of(self._status.actor, len(self._positions), batch, self.step, rules)
+        name, content = shard_of(self._status.actor, len(self._shards), batch, self.step, rules)
         path = self._directory / str(name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +141,7 @@ class Courier:
             content = b""
         except OSError as error:
             self._say(f"{error.filename}: {error.strerror}; games wait in memory until they are published")
-        self._positions.append(num_trained_positions(batch))
+        self._shards.append((self.step, num_trained_positions(batch)))
         self._waiting.append((name, content))
         self._wake.set()
 
@@ -190,21 +196,26 @@ class Courier:
     def _look(self) -> None:
         """Fetch newer weights; now and then see what the learner did."""
         newest = read_newest(self._place)
-        if newest is not None:
-            self.settings_changed = newest.settings != self._settings
-            if not self.settings_changed and (self.newest is None or newest.step != self.newest.step):
-                self._fetch(newest)
-        now = time.monotonic()
-        if self.pauses or now - self._looked >= REPORT_S:
-            before, self._learner, self._looked = self._learner, read_learner(self._place), now
-            # A run that had ended before this actor began may go on: it plays as it does without a learner.
-            ends = self._learner is not None and self._learner.ended
-            self.run_ended = self.run_ended or (ends and before is not None and not before.ended)
+        if newest is not None and newest.settings != self._settings:
+            # Or they are weights of a start before, and others will follow.
+            self.settings_changed = settings_digest(self._place) != self._settings
+        elif newest is not None and (self.newest is None or self._wants(newest)):
+            self._fetch(newest)
+        before, self._learner = self._learner, read_learner(self._place)
+        # A run that had ended before this actor began may go on: it plays as it does without a learner.
+        ends = self._learner is not None and self._learner.ended
+        self.run_ended = self.run_ended or (ends and before is not None and not before.ended)
+
+    def _wants(self, newest: NewestWeights) -> bool:
+        """Only after the last ones are played with, and for a tenth of the time: a link may be slow."""
+        is_used = self.newest is not None and self.step == self.newest.step
+        return is_used and self.step != newest.step and time.monotonic() >= self._fetch_after
 
     def _fetch(self, newest: NewestWeights) -> None:
-        path = self._directory / f"{newest.step}.safetensors"
+        path, began = self._directory / f"{newest.step}.safetensors", time.monotonic()
         if not fetch_weights(self._place, newest, path):
             return
+        self._fetch_after = time.monotonic() + 9 * (time.monotonic() - began)
         for old in self._directory.glob("*.safetensors"):
             if old != path and (self.newest is None or old != self.newest.path):  # which may be being read
                 old.unlink(missing_ok=True)
@@ -214,12 +225,12 @@ class Courier:
         """The status, and after the first one a line."""
         now, before = time.monotonic(), self._status
         speed = (self.moves - self._moves) / max(now - self._reported, 1.0)
-        published = len(self._positions) - sum(name.actor == before.actor for name, _ in self._waiting)
+        published = len(self._shards) - sum(name.actor == before.actor for name, _ in self._waiting)
         self._status = replace(
             before,
             beat=before.beat + 1,
             shards=published,
-            positions=sum(self._positions[:published]),
+            positions=sum(positions for _, positions in self._shards[:published]),
             positions_per_s=round(speed, 1),
             step=self.step,
             ended=is_last,
@@ -229,5 +240,5 @@ class Courier:
         if before.beat or is_last:
             self._say(
                 f"{speed:,.0f} positions/s | {counted(published, 'shard')} with {self._status.positions:,} "
-                f"positions published, {self.unused:,} not used yet | weights of step {self.step}"
+                f"positions published, {self.unused[0]:,} not used yet | weights of step {self.step}"
             )

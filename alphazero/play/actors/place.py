@@ -145,7 +145,7 @@ class MeetingPlace:
     def clear(self, folder: str) -> None:
         """Remove what killed writers left in a folder, and the folder if it is empty then.
 
-        Only where no process writes to it any more, or this one alone does. A store keeps nothing unfinished.
+        Only where no other process writes to it. A store keeps nothing unfinished.
         """
         if self._directory is not None:
             with self.faults(folder):

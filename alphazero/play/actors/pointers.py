@@ -50,7 +50,7 @@ class PlaceSettings:
     """settings.json, by the learner at each of its starts: all that shapes games.
 
     format, version: of this program; actors of another one refuse. game: its recorded name. rules: see
-    rules_digest. lead_positions: how many positions of its own an actor leaves unused before it pauses.
+    rules_digest. lead_positions: how many of its positions an actor leaves unused before it pauses.
     precision: of training, settled: what `evaluation_precision` may refer to. Of self_play, actors choose by
     themselves what is of their machine: lanes, batch, cache, the directory of tablebases, and their rounds.
     """
@@ -87,15 +87,15 @@ class ActorStatus:
     """
 
     actor: str
-    beat: int
     host: str
     device: str
-    version: str
-    shards: int
-    positions: int
-    positions_per_s: float
-    step: int
-    ended: bool
+    beat: int = 0
+    shards: int = 0
+    positions: int = 0
+    positions_per_s: float = 0.0
+    step: int = -1
+    ended: bool = False
+    version: str = field(default_factory=lambda: version_of("alphazero"))
 
 
 @dataclass(frozen=True)
@@ -162,6 +162,11 @@ def read_settings(place: MeetingPlace) -> tuple[PlaceSettings, str] | None:
     except (ValueError, ConfigError) as error:
         raise DataError(f"{where}: {reason(error)}") from None
     return settings, hashlib.sha256(content).hexdigest()
+
+
+def settings_digest(place: MeetingPlace) -> str:
+    """The sha256 of settings.json as it is now. Raises PlaceError."""
+    return hashlib.sha256(place.get(SETTINGS, MOST_RECORD_BYTES) or b"").hexdigest()
 
 
 def publish_weights(place: MeetingPlace, step: int, weights: WeightsFile, settings: str) -> NewestWeights:

@@ -32,7 +32,7 @@ _NAME = re.compile(rf"{GAMES}/({_ACTOR})/([0-9]{{8}})-([0-9a-f]{{{DIGEST_DIGITS}
 
 
 def new_actor() -> str:
-    """A new actor's id: random, so that nobody has to hand them out."""
+    """A new actor's id: random, so that no process has to hand them out."""
     return secrets.token_hex(ACTOR_DIGITS // 2)
 
 
@@ -92,7 +92,7 @@ def publish(
 
 
 def read_shard(name: ShardName, content: bytes) -> tuple[ShardOrigin, pa.RecordBatch]:
-    """A shard's origin and games, as far as bytes and columns go: nobody has replayed the games yet.
+    """A shard's origin and games, as far as bytes and columns go: the games are not replayed.
 
     Raises DataError, which begins with the shard's name, for another digest, no Arrow file of one batch with
     the columns of this version, and for an origin that is none or another's.

@@ -19,6 +19,8 @@ from alphazero.play.actors.pointers import Account, read_statuses
 from tests.support.actors.learner import StandInLearner, games_in
 from tests.support.actors.player import CPU, WAIT_S, ActorThread, hurry
 
+WITH_TABLES = OfThisMachine(torch.device("cpu"), typed={"syzygy": "x"})
+
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch, tmp_path) -> None:
@@ -79,6 +81,21 @@ def test_without_a_learner_it_stops_at_the_lead_and_plays_on_when_games_are_take
     player.end()
 
 
+def test_it_pauses_while_its_games_wait_for_more_than_three_generations(place) -> None:
+    learner = StandInLearner(place)
+    learner.publish(0)
+    player = ActorThread(place.name)
+    player.until(lambda: len(learner.shards()) > 0)
+    learner.publish(301)  # the default: 100 steps a generation
+    player.until(lambda: any("the oldest for 301 steps; expected" in line for line in player.lines))
+    before = learner.shards()
+    learner.accounts = {before[0].actor: Account(len(before), 1)}
+    learner.say()
+    player.until(lambda: len(learner.shards()) > len(before))
+    player.end()
+    assert {step for _, _, step, _ in games_in(learner)} == {0, 301}
+
+
 def test_it_ends_with_the_run_but_not_for_one_that_had_ended_before(place) -> None:
     learner = StandInLearner(place)
     learner.publish(0)
@@ -99,6 +116,8 @@ def test_other_settings_of_a_new_start_are_followed(place) -> None:
     player = ActorThread(place.name)
     player.until(lambda: len(learner.shards()) > 0)
     learner = StandInLearner(place, seed=9)
+    time.sleep(0.5)
+    assert len(read_statuses(place)) == 1  # weights of the new start are not there yet
     learner.publish(1)
     player.until(lambda: len({name.actor for name in learner.shards()}) == 2)
     player.end()
@@ -142,7 +161,11 @@ def test_a_full_disk_costs_no_games(place, monkeypatch) -> None:
         ({"version": "0.0.1"}, CPU, "the learner is alphazero version 0.0.1 .*; expected "),
         ({"rules": "others"}, CPU, "connect4: the rules are '' here, and 'others' at the learner"),
         ({"game": "chess9"}, CPU, "'chess9': expected one of chess"),
-        ({}, OfThisMachine(torch.device("cpu"), syzygy="x"), "--syzygy x: expected none, as at the learner"),
+        (
+            {},
+            OfThisMachine(torch.device("cpu"), typed={"syzygy": "x"}),
+            "--syzygy x: expected none, as at the learner",
+        ),
     ],
 )
 def test_another_version_other_rules_or_tables_are_refused(place, others, own, said) -> None:
@@ -170,7 +193,7 @@ def test_a_game_in_python_is_run_only_where_the_command_names_the_same_file(plac
     file.write_text(NIM)
     StandInLearner(place, game=f"{file}:Nim@0123456789ab", rules="0123456789ab")
     assert main(["selfplay", "--for", place.name]) == 2
-    assert "is run only where you name its file; expected --game PATH/nim.py:Nim" in capfd.readouterr().err
+    assert "which is run only where you name it; expected --game PATH/nim.py:Nim" in capfd.readouterr().err
     assert main(["selfplay", "--for", place.name, "--game", f"{file}:Nim"]) == 2
     assert "its sha256 begins with" in (said := capfd.readouterr().err) and said.count("\n") == 1
     assert not (tmp_path / "executed").exists()

@@ -246,7 +246,7 @@ def test_the_newest_weights_are_those_whose_digest_is_named(place, tmp_path) -> 
 
 
 def test_statuses_and_the_learner_are_read_as_they_were_written(place) -> None:
-    status = ActorStatus(ACTOR, 2, "host", "cpu", "0.1.0", 3, 400, 55.5, 120, False)
+    status = ActorStatus(ACTOR, "host", "cpu", 2, 3, 400, 55.5, 120)
     write_status(place, status)
     place.put("actors/fedcba9876543210.json", b"{}")
     place.put("actors/other.json", b"{}")

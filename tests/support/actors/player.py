@@ -10,7 +10,7 @@ import torch
 from alphazero.play.actors import actor, courier
 from alphazero.play.actors.actor import OfThisMachine, run_actor
 
-CPU = OfThisMachine(torch.device("cpu"), lanes=1)
+CPU = OfThisMachine(torch.device("cpu"))
 WAIT_S = 60.0
 
 
