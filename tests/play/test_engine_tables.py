@@ -195,7 +195,7 @@ def test_positions_beyond_the_tables_cost_the_search_nothing_and_change_nothing(
 
 
 def test_a_wrong_path_is_refused_at_the_start_and_reported_later(tmp_path) -> None:
-    with pytest.raises(AlphaZeroError, match=r"^SyzygyPath '.*absent': No"):
+    with pytest.raises(AlphaZeroError, match=r"^SyzygyPath '.*absent': No such"):
         DrivenEngine(SyzygyPath=str(tmp_path / "absent"))
     with DrivenEngine() as engine:
         engine.send(f"setoption name SyzygyPath value {tmp_path}", "isready")

@@ -258,7 +258,7 @@ def test_a_network_that_is_not_there_ends_the_process(tmp_path: Path) -> None:
         os.close(read)
         os.close(write)
     assert done.returncode == 2
-    assert "none.pt: no" in done.stderr and done.stderr.count("\n") == 1
+    assert "none.pt: no such" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_the_recipe_for_lichess_bot_is_accepted_by_what_it_uses(weights: Path, tmp_path: Path) -> None:
