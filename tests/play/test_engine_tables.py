@@ -210,6 +210,20 @@ def test_a_wrong_path_is_refused_at_the_start_and_reported_later(tmp_path) -> No
         assert " tbhits 0 " in engine.until("bestmove")[-2]
 
 
+def test_the_fifty_move_rule_of_tables_is_an_option() -> None:
+    late = "position fen 4k3/8/8/8/8/8/8/R3K3 w - - 90 80"
+    with DrivenEngine(SyzygyPath=str(SYZYGY), UCI_ShowWDL="true") as engine:
+        for value, wdl in (("true", "0 1000 0"), ("false", "1000 0 0"), ("true", "0 1000 0")):
+            engine.send(f"setoption name Syzygy50MoveRule value {value}", late, "go nodes 5")
+            told = engine.until("bestmove")[-2]
+            assert f" wdl {wdl} " in told and " tbhits 1 " in told
+        engine.send("setoption name Syzygy50MoveRule value no", "isready")
+        assert any("expected true or false; option unchanged" in line for line in engine.until("readyok"))
+    with DrivenEngine(SyzygyPath=str(SYZYGY), Syzygy50MoveRule="false", UCI_ShowWDL="true") as engine:
+        engine.send(late, "go nodes 5")
+        assert " wdl 1000 0 0 " in engine.until("bestmove")[-2]
+
+
 def test_tables_that_are_removed_are_said_once_and_the_engine_plays_on(tmp_path) -> None:
     shutil.copy(SYZYGY / "KRvK.rtbw", tmp_path)
     with DrivenEngine(SyzygyPath=str(tmp_path)) as engine:
