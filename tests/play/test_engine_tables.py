@@ -218,7 +218,7 @@ def test_the_fifty_move_rule_of_tables_is_an_option() -> None:
             told = engine.until("bestmove")[-2]
             assert f" wdl {wdl} " in told and " tbhits 1 " in told
         engine.send("setoption name Syzygy50MoveRule value no", "isready")
-        assert any("expected true or false; option unchanged" in line for line in engine.until("readyok"))
+        assert any("true or false" in line for line in engine.until("readyok"))
     with DrivenEngine(SyzygyPath=str(SYZYGY), Syzygy50MoveRule="false", UCI_ShowWDL="true") as engine:
         engine.send(late, "go nodes 5")
         assert " wdl 1000 0 0 " in engine.until("bestmove")[-2]
