@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 LOOK_S = 5.0  # between looks for newer weights and at what the learner has used
 REPORT_S = 60.0  # between statuses and lines
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # between tries of a place that fails
+_SETTINGS = "settings"  # of an actor's directory: sha256 of the settings by which it plays
 LAST_S = 5.0  # for the last games, of an actor that was told to end
 
 
@@ -86,7 +87,7 @@ class Courier:
     def __init__(self, place: MeetingPlace, settings: str, status: ActorStatus, say: Say) -> None:
         """settings: sha256 of the place's settings.json. status: as the actor begins."""
         self._place, self._settings, self._status, self._say = place, settings, status, say
-        where = hashlib.sha256(place.name.encode()).hexdigest()[:16]
+        where = hashlib.sha256(place.address.encode()).hexdigest()[:16]
         self._directory = default_cache_directory() / "actors" / where / status.actor
         self._waiting: list[tuple[ShardName, bytes]] = []  # no content: it is on the disk
         self._shards: list[tuple[int, int]] = []  # of this actor: step of the weights, positions
@@ -102,6 +103,7 @@ class Courier:
 
     def __enter__(self) -> Courier:
         self._lock = lock_file(self._directory / LOCK_FILE, LAST_S)
+        (self._directory / _SETTINGS).write_text(self._settings)
         self._waiting = [(name, b"") for name in sorted(self._left_behind())]
         if self._waiting:
             self._say(f"{counted(len(self._waiting), 'shard')} of earlier actors here will be published")
@@ -154,7 +156,9 @@ class Courier:
             lock = lock_file(directory / LOCK_FILE, 0)
             if lock is None:
                 continue  # it plays
-            for path in directory.rglob("*.arrow"):
+            settings = directory / _SETTINGS
+            is_same = settings.exists() and settings.read_text() == self._settings
+            for path in directory.rglob("*.arrow") if is_same else ():  # else for a learner before
                 if name := ShardName.of(str(path.relative_to(directory))):
                     own = self._directory / str(name)
                     own.parent.mkdir(parents=True, exist_ok=True)

@@ -62,12 +62,13 @@ def open_place(text: str, flag: str = "--for", *, make: bool = False) -> Meeting
         path = Path(text.removeprefix("file://"))
         if any((path / mark).exists() for mark in _MARKS_OF_A_RUN):
             path /= OF_A_RUN
-        place = MeetingPlace(str(path), fs.LocalFileSystem(), str(path.absolute()), path)
+        root = str(path.absolute())
+        place = MeetingPlace(str(path), root, fs.LocalFileSystem(), root, path)
         if make:
             with place.faults("."):
                 path.mkdir(parents=True, exist_ok=True)
         return place
-    name = text.partition("?")[0]
+    name, address = text.partition("?")[0], text
     if text.startswith("s3://"):
         # One PUT an object instead of an upload in parts, which a killed writer would leave behind.
         text += ("&" if "?" in text else "?") + "allow_delayed_open=true"
@@ -79,7 +80,7 @@ def open_place(text: str, flag: str = "--for", *, make: bool = False) -> Meeting
         raise PlaceError(f"{name}: {reason(error)}") from error
     if not root:
         raise ConfigError(f"{flag} {shortened(name)}: expected {name}BUCKET/PATH")
-    return MeetingPlace(name, files, root)
+    return MeetingPlace(name, address, files, root)
 
 
 class MeetingPlace:
@@ -89,9 +90,11 @@ class MeetingPlace:
     names it.
     """
 
-    def __init__(self, name: str, files: fs.FileSystem, root: str, directory: Path | None = None) -> None:
-        """name: for messages. directory: the root, where it is one."""
-        self.name = name
+    def __init__(
+        self, name: str, address: str, files: fs.FileSystem, root: str, directory: Path | None = None
+    ) -> None:
+        """name: for messages. address: the same wherever it is named. directory: the root, if it is one."""
+        self.name, self.address = name, address
         self._files, self._root, self._directory = files, root, directory
 
     def put(self, name: str, content: bytes) -> None:

@@ -14,8 +14,11 @@ from alphazero.base.errors import ConfigError
 from alphazero.cli.main import main
 from alphazero.play.actors import courier as courier_module
 from alphazero.play.actors.actor import OfThisMachine, run_actor
+from alphazero.play.actors.courier import Courier
 from alphazero.play.actors.place import open_place
-from alphazero.play.actors.pointers import Account, read_statuses
+from alphazero.play.actors.pointers import Account, ActorStatus, read_statuses
+from alphazero.play.actors.shard import new_actor
+from alphazero.play.lanes import to_batch
 from tests.support.actors.learner import StandInLearner, games_in
 from tests.support.actors.player import CPU, WAIT_S, ActorThread, hurry
 
@@ -139,6 +142,19 @@ def test_games_wait_on_the_disk_while_a_place_fails_and_none_is_lost(place, tmp_
     player.until(lambda: "the place answers again" in "\n".join(player.lines))
     player.end()
     assert games_in(learner) and not list(cache.rglob("*.*"))
+
+
+def test_games_that_wait_for_a_learner_with_other_settings_are_not_published(place) -> None:
+    learner = StandInLearner(place)
+    for settings, published in (("of a learner before", 0), (learner.digest, 1)):
+        left = new_actor()
+        courier = Courier(place, settings, ActorStatus(left, "host", "cpu"), print)
+        courier.deliver(to_batch([]), "")
+        (courier._directory / "settings").write_text(settings)
+        with Courier(place, learner.digest, ActorStatus(new_actor(), "host", "cpu"), print):
+            pass
+        assert [name.actor for name in learner.shards()] == [left] * published
+        assert not courier._directory.exists()
 
 
 def test_a_full_disk_costs_no_games(place, monkeypatch) -> None:
