@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from alphazero.base.errors import AlphaZeroError, BusyError, CheckpointError, DataError, PlaceError
+from alphazero.base.errors import AlphaZeroError, BusyError, CheckpointError, DataError
 from alphazero.base.files import replacing
 from alphazero.base.text import counted
 from alphazero.games.tablebases import Tablebases
@@ -205,7 +205,9 @@ class Inbox:
                 try:
                     self._look()
                     pause_s = self._renew_s
-                except (PlaceError, DataError) as error:
+                except BusyError:
+                    raise
+                except AlphaZeroError as error:  # the place fails or refuses, or a disk here is full
                     self._tell(str(error), f"{error}; training continues with the games that it has")
                     pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
                 else:

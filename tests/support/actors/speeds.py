@@ -126,8 +126,8 @@ def main() -> None:
         print(json.dumps({"shares": shares, "alone": alone, "together": together}), flush=True)
         expected = by_cpu / sum(shares)
         print(
-            f"{number} actors: {together['positions_per_s'] / total:.3f} of the sum by the clock, "
-            f"{together['positions_per_cpu_s'] / expected:.3f} by processor time",
+            f"{number} actors: {together['positions_per_s'] / max(total, 1e-9):.3f} of the sum by the clock, "
+            f"{together['positions_per_cpu_s'] / max(expected, 1e-9):.3f} by processor time",
             flush=True,
         )
     print(json.dumps({"outrun": measure((0.5, 0.5), 32.0, arguments.seconds)}), flush=True)
