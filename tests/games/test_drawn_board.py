@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from alphazero.games.drawn_board import cells_of_drawing, squares_of_move
+from alphazero.games.outside.drawn_board import cells_of_drawing, squares_of_move
 from alphazero.games.registry import make_line
 from tests.support.paths import REPOSITORY
 

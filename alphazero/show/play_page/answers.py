@@ -15,8 +15,8 @@ from alphazero.base.text import quoted
 from alphazero.games.board import Board
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import can_be_flipped
-from alphazero.games.drawn_board import cells_of_drawing
 from alphazero.games.notation import move_texts, read_move
+from alphazero.games.outside.drawn_board import cells_of_drawing
 from alphazero.games.outside.names import is_outside
 from alphazero.play.net import Net
 from alphazero.play.search_text import LONGEST_PV

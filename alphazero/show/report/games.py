@@ -19,8 +19,8 @@ from alphazero.data.store.games import GameRow, games_of
 from alphazero.data.store.store import GameStore
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import draw, rows_of
-from alphazero.games.drawn_board import cells_of_drawing, squares_of_move
 from alphazero.games.notation import RESULTS
+from alphazero.games.outside.drawn_board import cells_of_drawing, squares_of_move
 from alphazero.games.outside.names import is_outside
 from alphazero.games.registry import CHESS, known_game, make_line
 from alphazero.run.validation_record import SeenGame, SeenGames, SeenPly, ValidationRecord

@@ -237,7 +237,8 @@ def test_rules_that_draw_a_board_of_signs_are_played_by_clicks(browser, tmp_path
         while not browser.run("return play.isOver()"):
             count = browser.run("return play.game.moves.length")
             move_pointer(browser, browser.run("return play.view.legal[0][3]"))
-            browser.wait(f"play.isOver() || (play.game.moves.length === {count + 2} && !play.thinking)")
+            drawn = f"document.body.dataset.moves === '{count + 2}' && document.body.dataset.busy === 'no'"
+            browser.wait(f"play.isOver() || ({drawn})")
         assert status(browser).startswith("The game is over: ")
 
 

@@ -10,7 +10,6 @@ import re
 from string import ascii_lowercase
 
 from alphazero.games.core_types import Line
-from alphazero.games.drawing import draw
 
 MOST_SIDE = 32  # squares of a side
 EMPTY_SIGNS = ".-_+"  # of an empty square: the first of them that a board has
@@ -25,7 +24,8 @@ def cells_of_drawing(line: Line) -> str | None:
         return None
     letters = [all_letters[:width] for all_letters in _LETTERS]
     rows = []
-    for text in draw(line).splitlines():
+    drawing: str = line.drawing()  # type: ignore[attr-defined]
+    for text in drawing.splitlines():
         signs = "".join(text.split())
         signs = signs if len(signs) == width else _NUMBERS.sub("", signs)
         if len(signs) == width and signs.lower() not in letters:
