@@ -11,7 +11,10 @@ class Game:
 
     def __init__(self, game, **parameters):
         module, _, name = game.rpartition(".")
-        self.game = getattr(importlib.import_module(module), name)(**parameters)
+        kind = getattr(importlib.import_module(module), name)
+        if not hasattr(kind, "getCanonicalForm"):  # the name may come from a file: nothing else is called
+            raise TypeError(f"{game}: expected a Game class of alpha-zero-general")
+        self.game = kind(**parameters)
         self.board, self.player, self.actions = self.game.getInitBoard(), 1, []
         self.num_distinct_actions = self.game.getActionSize()
 

@@ -19,7 +19,7 @@ from alphazero.base.text import escaped, reason
 from alphazero.games.core_types import Line
 from alphazero.games.registry import CHESS, make_line
 from alphazero.games.tablebases import Tablebases
-from alphazero.play.uci.options import TABLE, Options, find_option
+from alphazero.play.uci.options import TABLE, Options
 from alphazero.play.uci.protocol import (
     NULL_MOVE,
     Go,
@@ -63,7 +63,7 @@ LONGEST_LINE = 2**20
 STOP = Plain("stop")
 NO_POSITION = "no position: the last one was refused"
 LAST_ANSWER_S = 1.0  # that `quit` waits for the answer, beside its evaluation
-TABLES = "SyzygyPath"
+TABLES, FIFTY_MOVES = "SyzygyPath", "Syzygy50MoveRule"
 NETWORK_OPTIONS = ("WeightsFile", "Threads", "MinibatchSize")
 
 
@@ -99,7 +99,7 @@ class UciEngine:
         self._network_weights = weights
         self._line: Line | None = None  # none before there is a network, and where the last one was refused
         self._search: EngineSearch | None = None  # in progress
-        self._tables = self._open_tables(self.options[TABLES])
+        self._tables = self._open_tables(self.options)
         self._tree: TreeSearch | None = None
         self._tree_of: tuple[LoadedNetwork, SearchTables | None] | None = None  # what the tree was made with
         self._forget_first = False
@@ -201,13 +201,14 @@ class UciEngine:
 
     def _set_option(self, name: str, value: str) -> None:
         try:
-            option = find_option(name)
-            if option.name == TABLES:
-                self._tables = self._open_tables(option.checked(value))
-            self.options.set(name, value)
+            changed = copy.deepcopy(self.options)
+            option = changed.set(name, value)
+            if option.name in (TABLES, FIFTY_MOVES):
+                self._tables = self._open_tables(changed)
         except AlphaZeroError as error:
             self._send([info_string(f"{error}; option unchanged")])
             return
+        self.options = changed
         if remark := self.options.fit(option):
             self._remarks.append(remark)
         if option.name == "Clear Hash":
@@ -217,13 +218,15 @@ class UciEngine:
         if option.name in NETWORK_OPTIONS:
             self._load()
 
-    def _open_tables(self, paths: str) -> SearchTables | None:
-        """Raises ConfigError or DataError for directories without tables that can be used."""
+    def _open_tables(self, options: Options) -> SearchTables | None:
+        """Those of these options. Raises ConfigError or DataError for directories without usable tables."""
+        paths = options[TABLES]
         if self._network is not None:
             _refuse_tables(self._network.game, paths)
         if not paths:
             return None
-        return SearchTables(Tablebases(paths, TABLES), lambda text: self._send([info_string(text)]))
+        tables = Tablebases(paths, TABLES, fifty_moves=options[FIFTY_MOVES])
+        return SearchTables(tables, lambda text: self._send([info_string(text)]))
 
     def _set_position(self, command: SetPosition) -> None:
         """Set the position; after an invalid one there is none: an answer would be of another game."""

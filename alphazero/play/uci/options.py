@@ -97,6 +97,7 @@ TABLE = (
     Option("FpuReduction", "number", "0.33", -100, 100, sets="fpu_reduction"),
     Option("PolicyTemperature", "number", "1.359", 0.1, 10, sets="policy_temperature"),
     Option("SyzygyPath", "string"),
+    Option("Syzygy50MoveRule", "check", "true"),
     Option("SyzygyFastPlay", "check", "false"),
     Option("TwoFoldDraws", "check", "true", sets="two_fold_draws"),
 )

@@ -102,7 +102,7 @@ def test_a_program_that_knows_only_the_file_evaluates_a_game_of_a_python_file(tm
 def test_a_missing_package_is_named_and_nothing_is_written(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setattr(onnx_export, "PACKAGES", ("onnx", "no_such_package"))
     network = AlphaZeroNet(SMALL, get_spec("chess"))
-    with pytest.raises(WeightsError, match=r"needs no_such_package; expected pip install"):
+    with pytest.raises(WeightsError, match=r"needs no_such_package"):
         onnx_export.write_onnx(tmp_path / "net.onnx", network)
     assert list(tmp_path.iterdir()) == []
 
