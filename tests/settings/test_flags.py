@@ -20,7 +20,9 @@ from alphazero.settings.sections import NetworkConfig
     ],
 )
 def test_what_ds_config_json_alone_sets_is_answered_with_its_key(flag, key):
-    with pytest.raises(ConfigError, match=rf"{flag}: .*{key} in a ds_config\.json"):
+    with pytest.raises(
+        ConfigError, match=rf"{flag}: .*--deepspeed-set {key}=VALUE, or {key} in a ds_config\.json"
+    ):
         build_parser("train").parse_args([flag, "2"])
 
 
