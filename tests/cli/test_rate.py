@@ -68,6 +68,27 @@ def test_networks_are_rated_with_intervals(small_ladder, tmp_path, capsys) -> No
     assert re.search(r"1\.pt: 8 games, -?\d+ \(-?\d+ to -?\d+\)", captured.err)
 
 
+def test_levels_are_ratings_at_several_nodes_kept_beside_the_weights(small_ladder, tmp_path, capsys) -> None:
+    net = write_small_net(tmp_path / "1.pt", "chess", 1)
+    argv = ["rate", net, "--ladder", str(small_ladder), *QUICK, "--json", "--levels"]
+    assert main([*argv, "4", "1"]) == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert [rating["limit"] for rating in found] == ["1 nodes", "4 nodes"]
+    kept = json.loads((tmp_path / "1.pt.levels.json").read_text())
+    assert [(level["nodes"], level["elo"], level["games"]) for level in kept["levels"]] == [
+        (nodes, rating["elo"], rating["games"]) for nodes, rating in zip((1, 4), found, strict=True)
+    ]
+    assert re.search(r"wrote \S+1\.pt\.levels\.json: -?\d+ at 1 node, -?\d+ at 4 nodes", captured.err)
+    assert main([*argv, "4"]) == 2
+    assert "--levels 4: " in capsys.readouterr().err
+
+
+def test_levels_are_of_weights_files(chess_run, small_ladder, capsys) -> None:
+    assert main(["rate", str(chess_run), "--ladder", str(small_ladder), *QUICK, "--levels"]) == 2
+    assert "is a checkpoint" in capsys.readouterr().err
+
+
 def test_people_see_how_many_games_are_over(small_ladder, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr("alphazero.show.console.FIRST_SILENCE_S", 0.0)
     monkeypatch.setattr("alphazero.show.console.LONGEST_SILENCE_S", 0.0)

@@ -54,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, help="game store to create or append to")
     parser.add_argument(
         "--for",
-        dest="place",
+        dest="play_for",
         metavar="PLACE",
         help="play for the learner of this run, directory or URL (s3://...) with its newest weights and its "
         "settings, until it ends or a signal comes (docs/actors.md)",
@@ -77,7 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play, store the games, report the speed; or play for a learner."""
-    if args.place is not None:
+    if args.play_for is not None:
         return act(args)
     if args.out is None:
         raise ConfigError("neither --out nor --for: expected --out STORE, or --for PLACE of a learner")
@@ -103,7 +103,7 @@ def act(args: argparse.Namespace) -> int:
     if typed:
         flag = "W" if typed[0] == "network" else flag_of(typed[0])
         raise ConfigError(f"{flag} with --for: expected it at the learner, which decides it")
-    read_place("--for", args.place)
+    read_place("--for", args.play_for)
     places, stop = find_places(args.gpus, args.device), StopRequest()
     if not places:
         run_as_actor(args, lambda: not stop.requested)
@@ -125,7 +125,7 @@ def run_as_actor(args: argparse.Namespace, go_on: Callable[[], bool]) -> None:
     def say(text: str) -> None:
         print(program_line(text), file=sys.stderr, flush=True)
 
-    run_actor(args.place, machine, lambda: go_on() and time.monotonic() < until, say)
+    run_actor(args.play_for, machine, lambda: go_on() and time.monotonic() < until, say)
 
 
 def config_of(args: argparse.Namespace) -> Config:
@@ -241,7 +241,7 @@ def work(args: argparse.Namespace, worker: Worker) -> None:
     """A worker of this command: its share of the games."""
     from alphazero.network.weights.open_network import open_network
 
-    if args.place is not None:
+    if args.play_for is not None:
         for _ in worker.tasks():
             run_as_actor(args, lambda: not worker.is_asked_to_stop)
         return

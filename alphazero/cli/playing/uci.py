@@ -11,9 +11,10 @@ from alphazero.base.errors import ConfigError
 from alphazero.cli.flags import add_network_flags, add_paths, add_weights_flag, device_of, named_network
 from alphazero.machine.environment import version_of
 from alphazero.play.uci.engine import LoadedNetwork, NetworkRequest, UciEngine
+from alphazero.play.uci.levels import read_levels
 from alphazero.play.uci.lichess_bot import FLAG as LICHESS_BOT
 from alphazero.play.uci.lichess_bot import write_files
-from alphazero.run.find import default_weights
+from alphazero.run.find import default_weights, find_weights
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +54,9 @@ def run(args: argparse.Namespace) -> int:
     open_it = partial(open_engine_network, args.device, args.precision)
     name = f"alphazero {version_of('alphazero')}"
     write = partial(print, end="", flush=True)
-    return UciEngine(name, weights, open_it, write, given).run(sys.stdin.buffer)
+    return UciEngine(
+        name, weights, open_it, write, given, lambda weights: read_levels(find_weights(weights))
+    ).run(sys.stdin.buffer)
 
 
 def open_engine_network(asked_device: str, precision: str, request: NetworkRequest) -> LoadedNetwork:

@@ -33,7 +33,6 @@ OPTIONS = {
     "TempCutoffMove": "8",
     "TempValueCutoff": "2",
 }
-OF_COMMAND = "WeightsFile"  # which the script names
 # The section and its indented lines; lines of comments belong to it where indented ones follow.
 ENGINE = re.compile(r"^engine:.*\n(?:(?:[ \t]*(?:#.*)?\n)*[ \t]+[^\s#].*(?:\n|\Z))*", re.MULTILINE)
 
@@ -67,7 +66,7 @@ def write_files(
         raise ConfigError(f"{weights}: plays {game}; expected {CHESS}, as lichess-bot does")
     if not ENGINE.search(before):
         raise ConfigError(f"{source}: no section engine; expected one, as lichess-bot's {DEFAULT} has it")
-    lines = [f"    {name}: {_yaml(options[name])}" for name in chosen if name != OF_COMMAND]
+    lines = [f"    {name}: {json.dumps(options[name])}" for name in chosen if name != "WeightsFile"]
     section = f'engine:\n  dir: "./engines/"\n  name: "{NAME}"\n  protocol: "uci"\n  ponder: true\n'
     section += "\n".join(["  uci_options:", *lines, ""])
     command = [sys.executable, START, "uci", f"--weights={weights}", *arguments]
@@ -77,10 +76,6 @@ def write_files(
     _write(script, f"#!/bin/sh\ncd {here} || exit 1\nexec {shlex.join(command)}\n", EXECUTABLE)
     _write(config, ENGINE.sub(lambda found: section, before, count=1), source.stat().st_mode & 0o777)
     return script, config
-
-
-def _yaml(value: bool | int | float | str) -> str:
-    return json.dumps(value)
 
 
 def _write(path: Path, text: str, mode: int) -> None:

@@ -15,6 +15,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.text import one_of, quoted
 from alphazero.machine.memory import read_memory
 
+LIMITS_STRENGTH, ELO = "UCI_LimitStrength", "UCI_Elo"  # offered where levels were measured (levels.py)
 EMPTY = "<empty>"  # how UCI writes an empty string
 MEMORY = ("Hash", "MemoryLimit")  # options in MB
 
@@ -91,6 +92,8 @@ TABLE = (
     Option("UCI_Chess960", "check", "false"),
     Option("UCI_AnalyseMode", "check", "false"),
     Option("UCI_Opponent", "string"),
+    Option(LIMITS_STRENGTH, "check", "false"),
+    Option(ELO, "spin", "5000", -1000, 5000),
     Option("CPuct", "number", "1.745", 0, 100, sets="c_puct"),
     Option("CPuctBase", "number", "38739", 1, 1e9, sets="c_puct_base"),
     Option("CPuctFactor", "number", "3.894", 0, 1000, sets="c_puct_factor"),
