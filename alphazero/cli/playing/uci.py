@@ -6,9 +6,9 @@ import argparse
 import sys
 from functools import partial
 
+from alphazero import __version__
 from alphazero.base.errors import ConfigError
 from alphazero.cli.flags import add_network_flags, add_weights_flag, device_of, named_network
-from alphazero.machine.environment import version_of
 from alphazero.play.uci.engine import LoadedNetwork, NetworkRequest, UciEngine
 from alphazero.run.find import default_weights
 
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         given[name] = value
     weights = named_network(args) or given.get("WeightsFile") or default_weights()
     open_it = partial(open_engine_network, args.device, args.precision)
-    name = f"alphazero {version_of('alphazero')}"
+    name = f"alphazero {__version__}"
     write = partial(print, end="", flush=True)
     return UciEngine(name, weights, open_it, write, given).run(sys.stdin.buffer)
 
