@@ -74,7 +74,7 @@ def explain(answer: Answer, timeout_s: float) -> str:
     if answer.status is None:
         return f"no answer within {timeout_s:.0f} s; expected a host that is up"
     if answer.status == NO_CHECKOUT:
-        return f"no alphazero at {CHECKOUT}; expected the same path as on the head"
+        return f"no code at {CHECKOUT}; expected the same path as on the head"
     if answer.status == NO_INTERPRETER:
         return f"no interpreter {sys.executable}; expected the same environment as on the head"
     if answer.status == FORBIDDEN:
