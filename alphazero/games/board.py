@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import operator
+import copy
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, cast
 
 from alphazero.base.errors import GameInputError
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import Style, draw
-from alphazero.games.notation import RESULTS, from_python_chess, history_of, move_text, read_move
+from alphazero.games.notation import (
+    RESULTS,
+    from_python_chess,
+    history_of,
+    legal_move,
+    move_text,
+    read_move,
+)
 from alphazero.games.outside.names import is_outside
-from alphazero.games.registry import CHESS, START, make_line, read_game
+from alphazero.games.outside.use import rules_of
+from alphazero.games.registry import CHESS, START, line_of_state, make_line, read_game
 
 if TYPE_CHECKING:
     import chess
@@ -38,25 +46,29 @@ class Board:
     ) -> None:
         """start: a position as text (chess: FEN; the others: rows from the top, x moves first).
 
-        Or a board of python-chess, with the moves on its stack, or a state of OpenSpiel or of a Python file
-        that has the moves so far, history(). Raises ConfigError for the game, GameInputError for the position
-        and the moves.
+        Or a board of python-chess, with the moves on its stack, or a state of OpenSpiel or of a Python file:
+        with history(), the actions so far, the game up to it, else a board that begins there. Raises
+        ConfigError for the game, GameInputError and RulesError for the position and the moves.
         """
         name = read_game("game", game)
-        before: Sequence[str | int] = ()
+        before: Sequence[str | int] | None = ()
         shown = ""  # of a state: where its history must lead
+        root = None
         if start is not None and not isinstance(start, str):
             if is_outside(name):
                 shown = "" if type(start).__str__ is object.__str__ else str(start).rstrip()
-                start, before = None, history_of(start)
+                before = history_of(start)
+                root = line_of_state(name, cast("State", start)) if before is None else None
+                start = None if root is None else str(root)
             elif game == CHESS:
                 start, before = from_python_chess(start)
             else:
                 raise GameInputError(f"a position of type {type(start).__name__}: expected one of {game}")
-        self._line = make_line(name, start)
+        self._root = root or make_line(name, start)
+        self._line = self._root.copy()
         self._moves: list[int] = []
         self._start = None if start == START else start
-        for number, made in enumerate(before, start=1):
+        for number, made in enumerate(before or (), start=1):
             try:
                 self.push(made)
             except GameInputError as error:
@@ -78,8 +90,19 @@ class Board:
 
     @property
     def start(self) -> str | None:
-        """The position that the board began with; None is the start of the game."""
+        """The position that the board began with: None for the start of the game, 'state' for a state."""
         return self._start
+
+    @property
+    def state(self) -> State:
+        """A copy of the rules' own state here. Raises GameInputError in games other than those outside."""
+        import alphazero._core as _core
+
+        if not isinstance(self._line, _core.ForeignLine):
+            raise GameInputError(f"state: {self.game} has none; expected a game of OpenSpiel or Python")
+        rules = rules_of(self.game)
+        with rules.explain.faults():
+            return rules.copy(_core.state_of_line(self._line))
 
     @property
     def fen(self) -> str:
@@ -94,7 +117,7 @@ class Board:
     @property
     def moves(self) -> list[str]:
         """The moves played on this board, in the game's own texts (chess: UCI)."""
-        line = make_line(self.game, self._start)
+        line = self._root.copy()
         texts = []
         for move in self._moves:
             texts.append(line.move_to_text(move))
@@ -133,21 +156,9 @@ class Board:
 
         Raises GameInputError for a move that is not legal, with the nearest one that is.
         """
-        if is_outside(self.game) and isinstance(move, SupportsIndex):
-            if (number := operator.index(move)) not in self._line.legal():
-                raise GameInputError(f"{number}: no legal action here")
-            return self._push(number)
-        if not isinstance(move, str):
-            import chess
-
-            if not isinstance(move, chess.Move):
-                raise GameInputError(f"a move of type {type(move).__name__}: expected a text or a chess.Move")
-            move = move.uci()
-        return self._push(read_move(self._line, move))
-
-    def _push(self, move: int) -> None:
-        self._line.push(move)
-        self._moves.append(move)
+        number = legal_move(self._line, move)
+        self._line.push(number)
+        self._moves.append(number)
 
     def pop(self) -> str:
         """Take the last move back; its text. Raises GameInputError where there is none."""
@@ -162,7 +173,7 @@ class Board:
 
     def copy(self) -> Board:
         """A separate board with the same moves."""
-        other = Board(self.game, self._start)
+        other = copy.copy(self)
         other._line = self._line.copy()
         other._moves = list(self._moves)
         return other

@@ -6,15 +6,17 @@ The core writes SAN; python-chess, which also reads it as people write it, is im
 from __future__ import annotations
 
 import difflib
+import operator
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsIndex
 
 from alphazero.base.errors import GameInputError
 from alphazero.base.text import as_utf8, quoted
 from alphazero.games.core_types import Line
 from alphazero.games.outside.names import is_outside
+from alphazero.games.outside.rules import METHODS
 from alphazero.games.registry import CHESS
 
 if TYPE_CHECKING:
@@ -88,6 +90,24 @@ def read_move(line: Line, text: str) -> int:
     raise GameInputError(f"{quoted(text)}: no legal move here; {hint}")
 
 
+def legal_move(line: Line, move: str | int | chess.Move) -> int:
+    """The legal move that a text means, as read_move, or a number of an action in games outside the core.
+
+    Or one of python-chess in chess. Raises GameInputError.
+    """
+    if is_outside(line.NAME) and isinstance(move, SupportsIndex):
+        if (number := operator.index(move)) not in line.legal():
+            raise GameInputError(f"{number}: no legal action here")
+        return number
+    if not isinstance(move, str):
+        import chess
+
+        if not isinstance(move, chess.Move):
+            raise GameInputError(f"a move of type {type(move).__name__}: expected a text or a chess.Move")
+        move = move.uci()
+    return read_move(line, move)
+
+
 def play_moves(line: Line, texts: Sequence[str], what: str = "move") -> list[int]:
     """Play texts that `read_move` understands, and return the moves.
 
@@ -126,16 +146,18 @@ def from_python_chess(board: object) -> tuple[str, list[str]]:
     return board.root().fen(), [move.uci() for move in board.move_stack]
 
 
-def history_of(state: object) -> list[int]:
-    """The actions that led to a state of rules outside the core. Raises GameInputError where it has none."""
-    history = getattr(state, "history", None)
-    if not callable(history):
-        kind = type(state).__name__
+def history_of(state: object) -> list[int] | None:
+    """The actions that led to a state of rules outside the core; None where it has no method history().
+
+    Raises GameInputError for what is no state.
+    """
+    if missing := [name for name in METHODS if name != "clone" and not callable(getattr(state, name, None))]:
         raise GameInputError(
-            f"a position of type {kind}: expected the list of its moves, a text such as 4,0,8, or a state "
-            "with the method history(), which gives the actions so far"
+            f"a position of type {type(state).__name__}: has no method {missing[0]}; expected a state of the "
+            "game, a text such as 4,0,8, or a pair of a text and moves"
         )
-    return [int(action) for action in history()]
+    history = getattr(state, "history", None)
+    return [int(action) for action in history()] if callable(history) else None
 
 
 def _plain(san: str) -> str:

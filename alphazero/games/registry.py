@@ -113,6 +113,7 @@ class GameSpec:
 
 if TYPE_CHECKING:
     import alphazero._core as _core
+    from alphazero.games.outside.rules import State
 
 
 @dataclass(frozen=True)
@@ -232,6 +233,19 @@ def make_line(name: str, start: str | None = None) -> Line:
         return line_type(None if start in (None, START) else as_utf8(start))
     except _core.GameError as error:
         raise GameInputError(str(error)) from error
+
+
+def line_of_state(name: str, state: State) -> Line:
+    """A line that begins at a copy of a state of the rules, whose moves before are not known.
+
+    Its texts begin with 'state' and cannot be read. Raises ConfigError for the name, RulesError for what is
+    no state of this game.
+    """
+    import alphazero._core as _core
+
+    get_game(name).core  # noqa: B018 - which has the core use these rules
+    line: Line = _core.line_of_state(state)  # type: ignore[assignment]
+    return line
 
 
 @cache

@@ -1,7 +1,8 @@
 """Syzygy tablebases of chess: opened from directories, what they know of a position, the moves that keep it.
 
 Files are found and probed by python-chess. A result counts under the fifty-move rule: cursed wins and
-blessed losses are draws. What tables cannot know (castling rights, a table that is not there) is None.
+blessed losses are draws, unless that rule is switched off. What tables cannot know (castling rights, a table
+that is not there) is None.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import alphazero._core as _core
 from alphazero.base.errors import ConfigError, DataError
 from alphazero.base.text import reason
 from alphazero.games.core_types import Line
@@ -47,15 +49,17 @@ class BestMoves:
 class Tablebases:
     """The tables of one or several directories; any thread may ask."""
 
-    def __init__(self, paths: str, place: str) -> None:
+    def __init__(self, paths: str, place: str, *, fifty_moves: bool = True) -> None:
         """paths: directories, divided by the system's path separator as in lc0. place: how messages name it.
 
+        fifty_moves: False: a win is a win, however long it takes (Stockfish's Syzygy50MoveRule).
         Raises ConfigError for a directory that is not there or holds no table, DataError for a damaged file.
         """
         from alphazero.games.table_files import CheckedTables
 
         self.paths = paths
         self._place = place
+        self._fifty_moves = fifty_moves
         self._tables = CheckedTables()
         sizes: dict[str, int] = {}
         for text in paths.split(os.pathsep):
@@ -82,10 +86,10 @@ class Tablebases:
         """
         board = self._board(position) if isinstance(position, str) else position
         wdl = None if board is None else self._probe(self._tables.probe_wdl, board)
-        if board is None or wdl is None or abs(wdl) < _WIN:
+        if board is None or wdl is None or abs(wdl) < (_WIN if self._fifty_moves else 1):
             return None if wdl is None else 0
         sign = 1 if wdl > 0 else -1
-        if board.halfmove_clock == 0:
+        if board.halfmove_clock == 0 or not self._fifty_moves:
             return sign
         dtz = self._probe(self._tables.probe_dtz, board)
         if dtz is None:
@@ -124,8 +128,8 @@ class Tablebases:
         if is_claimed:
             return BestMoves(moves, 0)
         child = _after(line, moves[0])
-        outcome = child.outcome()
-        result = outcome.value if outcome.over else self.result(str(child))
+        value = self._value_at_end(child)
+        result = self.result(str(child)) if value is None else value
         return BestMoves(moves, None if result is None else -result)
 
     def _board(self, fen: str) -> chess.Board | None:
@@ -149,9 +153,9 @@ class Tablebases:
 
     def _dtz_of_move(self, child: Line) -> int | None:
         """DTZ for the side that moved here, that move included; 1: it mates, captures or moves a pawn."""
-        outcome = child.outcome()
-        if outcome.over:
-            return 1 if outcome.value < 0 else 0
+        value = self._value_at_end(child)
+        if value is not None:
+            return 1 if value < 0 else 0
         board = self._board(str(child))
         assert board is not None  # fewer pieces and rights than before
         if board.halfmove_clock == 0:
@@ -163,13 +167,21 @@ class Tablebases:
         return -dtz + (1 if dtz < 0 else -1 if dtz > 0 else 0)
 
     def _rank_by_wdl(self, child: Line) -> int | None:
-        outcome = child.outcome()
-        if outcome.over:
-            return _CERTAIN if outcome.value < 0 else 0
+        value = self._value_at_end(child)
+        if value is not None:
+            return _CERTAIN if value < 0 else 0
         board = self._board(str(child))
         assert board is not None
         wdl = self._probe(self._tables.probe_wdl, board)
-        return None if wdl is None else _WDL_RANKS[-wdl]
+        if wdl is None or self._fifty_moves or wdl == 0:
+            return None if wdl is None else _WDL_RANKS[-wdl]
+        return _CERTAIN if wdl < 0 else -_CERTAIN
+
+    def _value_at_end(self, line: Line) -> int | None:
+        """Of a game that is over, for the side to move; None for any other, by the rules that count."""
+        outcome = line.outcome()
+        is_over = outcome.over and (self._fifty_moves or outcome.termination != _core.Termination.FIFTY_MOVES)
+        return int(outcome.value) if is_over else None
 
     def _probe(self, function: Callable[[chess.Board], int], board: chess.Board) -> int | None:
         """None: a table of the material, or of what a capture leaves, is not there."""

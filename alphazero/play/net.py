@@ -49,13 +49,15 @@ class Evaluation:
     """The network's evaluation of a position, from the point of view of the side to move.
 
     position: as text (chess: FEN). wdl: chances of win, draw and loss, which sum to 1. policy: the share of
-    each legal move by its text (chess: UCI), largest first; they sum to 1. moves_left: plies to the end of
+    each legal move by its text (chess: UCI), largest first; they sum to 1. actions: the same by policy index,
+    which is the number of the action in games of OpenSpiel and Python files. moves_left: plies to the end of
     the game, None for a network without that head.
     """
 
     position: str
     wdl: tuple[float, float, float]
     policy: dict[str, float]
+    actions: dict[int, float]
     moves_left: float | None
 
     @property
@@ -67,6 +69,11 @@ class Evaluation:
     def best(self) -> str:
         """The move with the largest share."""
         return next(iter(self.policy))
+
+    @property
+    def best_action(self) -> int:
+        """The policy index of the move with the largest share."""
+        return next(iter(self.actions))
 
 
 class Net:
@@ -100,7 +107,7 @@ class Net:
         """Evaluate one position, without a search.
 
         position: as text (chess: FEN; None is the start of the game), a Board, a board of python-chess, or a
-        state of OpenSpiel or a Python file with history(). moves: played from there, as for Board; they are
+        state of OpenSpiel or a Python file. moves: played from there, as for Board; they are
         the position's history, which the network sees, as are the moves of a board. fill: what stands for
         positions before the first, 'no' or 'fen_only'.
         Raises GameInputError.
@@ -132,10 +139,10 @@ class Net:
         for line, policy_A, wdl, left in zip(lines, policy_BA, wdl_B3, left_B, strict=True):
             legal_K = torch.as_tensor(line.legal_indices()).long()
             shares = torch.softmax(policy_A[legal_K].double(), dim=0).tolist()
-            texts = [line.move_to_text(line.index_to_move(index)) for index in legal_K.tolist()]
-            policy = dict(sorted(zip(texts, shares, strict=True), key=lambda pair: -pair[1]))
+            shared = sorted(zip(legal_K.tolist(), shares, strict=True), key=lambda pair: -pair[1])
+            policy = {line.move_to_text(line.index_to_move(index)): share for index, share in shared}
             win, draw, loss = wdl
-            found.append(Evaluation(str(line), (win, draw, loss), policy, left))
+            found.append(Evaluation(str(line), (win, draw, loss), policy, dict(shared), left))
         return found
 
     def search(

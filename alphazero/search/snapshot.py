@@ -8,7 +8,7 @@ import alphazero._core as _core
 from alphazero.base.text import counted
 from alphazero.games.core_types import Line
 from alphazero.games.notation import move_text, move_texts
-from alphazero.games.registry import make_line
+from alphazero.games.registry import CHESS, make_line
 
 UNPROVEN = 2  # the core's word for it
 SHOWN_PLIES = 6  # of the line of play, where a snapshot is printed
@@ -18,7 +18,8 @@ SHOWN_PLIES = 6  # of the line of play, where a snapshot is printed
 class MoveReport:
     """A legal move of the root. Values are for the side to move there.
 
-    text: as the game writes it (chess: UCI). prior: the network's share of it, at the policy temperature.
+    text: as the game writes it (chess: UCI). action: its policy index, which is the number of the action in
+    games of OpenSpiel and Python files. prior: the network's share of it, at the policy temperature.
     share: of the visits of all moves looked at (the prior's where there are none). q: W - L; the root's for a
     move that was not looked at. proven: 1, 0 or -1 where the end of the game is proven. plies: to that end
     along a line that the tree proves, this move included (won and lost only). pv, pv_texts: the line of play,
@@ -28,6 +29,7 @@ class MoveReport:
 
     move: int
     text: str
+    action: int
     prior: float
     visits: int
     share: float
@@ -48,11 +50,13 @@ class MoveReport:
     @property
     def san(self) -> str:
         """The move as people write it: SAN in chess, else `text`."""
-        return move_text(make_line(self.game, self.position), self.move)
+        return move_text(make_line(self.game, self.position), self.move) if self.game == CHESS else self.text
 
     @property
     def pv_san(self) -> list[str]:
         """The line of play, written so."""
+        if self.game != CHESS:
+            return list(self.pv_texts)
         return move_texts(make_line(self.game, self.position), self.pv)
 
     def __repr__(self) -> str:
@@ -94,6 +98,16 @@ class Snapshot:
         return self.moves[0] if self.moves else None
 
     @property
+    def best_action(self) -> int | None:
+        """The best move's number."""
+        return self.best.action if self.best else None
+
+    @property
+    def actions(self) -> dict[int, float]:
+        """The share of the visits of each move by its number, the best first; they sum to 1."""
+        return {move.action: move.share for move in self.moves}
+
+    @property
     def mate(self) -> int | None:
         """As MoveReport.mate, of the position."""
         return mate_moves(self.proven, self.plies)
@@ -133,6 +147,7 @@ def snapshot_of(view: _core.SearchView, line: Line, seconds: float) -> Snapshot:
             MoveReport(
                 move=move.move,
                 text=line.move_to_text(move.move),
+                action=line.move_to_index(move.move),
                 prior=move.prior,
                 visits=move.visits,
                 share=share,

@@ -26,6 +26,8 @@ from typing import TypeAlias
 import alphazero._core as _core
 from alphazero.games.board import Board
 from alphazero.games.core_types import BatchEvaluation, GameSearch, Leaves, Line
+from alphazero.games.notation import legal_move
+from alphazero.games.outside.rules import State
 from alphazero.games.registry import get_game, make_line
 from alphazero.search.batched import Evaluator, Pending
 from alphazero.search.snapshot import Snapshot, snapshot_of
@@ -151,16 +153,29 @@ class TreeSearch:
         atexit.register(_close_all)  # once, and not before there is a search
         _OPEN.add(self)
 
-    def set_line(self, line: Line | Board) -> int:
+    def set_line(self, line: Line | Board | State) -> int:
         """The position to search is the end of this line, of which a copy is taken. Ends a search under way.
 
+        line: of the core, a Board, or whatever a Board begins with (a board of python-chess, a state).
         Returns how many visits of it are known from before.
         """
-        line = line.line if isinstance(line, Board) else line
+        if isinstance(line, type(self._line)):
+            asked: Line = line
+        else:
+            asked = (line if isinstance(line, Board) else Board(self.game, line)).line  # type: ignore[arg-type]
         self.stop()
         with self._gate:
-            self._line = line.copy()
-            return self._core.set_line(line)
+            self._line = asked.copy()
+            return self._core.set_line(asked)
+
+    def push(self, move: str | int) -> int:
+        """Go to the position after a move, a text or the number of an action, and keep what is known of it.
+
+        Returns how many visits of it are known. Raises GameInputError for a move that is not legal.
+        """
+        line = self._line.copy()
+        line.push(legal_move(line, move))
+        return self.set_line(line)
 
     def search(self, limits: SearchLimits, *, num_lines: int = 1) -> Snapshot:
         """Search until a limit or stop(); what was found, with a line of play for `num_lines` moves."""

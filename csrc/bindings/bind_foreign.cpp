@@ -133,6 +133,10 @@ class PythonRules final : public foreign::Rules {
     return asked([&] { return facts_of(clone(start_), true); });
   }
 
+  Facts of(const Held& state) const override {
+    return asked([&] { return facts_of(clone(static_cast<const PythonState&>(state).state), true); });
+  }
+
   Facts after(const Facts& before, Move move) const override {
     return asked([&] {
       nb::object next = clone(state_of(before));
@@ -164,7 +168,7 @@ class PythonRules final : public foreign::Rules {
     asked([&] {
       const nb::object player = nb::int_(facts.first_moves ? 0 : 1);
       const nb::object seen = call(state_of(facts), observation_tensor_, player.ptr());
-      if (PyList_CheckExact(seen.ptr())) {
+      if (is_flat_list(seen.ptr(), planes.size())) {
         read_list(seen.ptr(), planes);
       } else {
         const nb::object flat = nb::handle(array_)(seen);
@@ -267,8 +271,13 @@ class PythonRules final : public foreign::Rules {
     }
   }
 
+  // Lists of lists, and those of another size, are left to numpy.
+  static bool is_flat_list(PyObject* seen, std::size_t size) {
+    return PyList_CheckExact(seen) && static_cast<std::size_t>(PyList_GET_SIZE(seen)) == size &&
+           !PyList_CheckExact(PyList_GET_ITEM(seen, 0));
+  }
+
   void read_list(PyObject* list, std::span<float> planes) const {
-    require_size(static_cast<std::size_t>(PyList_GET_SIZE(list)), planes.size());
     for (std::size_t i = 0; i < planes.size(); ++i) {
       const double value = PyFloat_AsDouble(PyList_GET_ITEM(list, static_cast<Py_ssize_t>(i)));
       if (value == -1.0 && PyErr_Occurred() != nullptr) throw nb::python_error();
@@ -318,6 +327,13 @@ void use_symmetries(const std::vector<std::pair<Images, Images>>& symmetries) {
   bind_foreign_sizes();
 }
 
+Line<Foreign> line_of_state(nb::object state) {
+  const PythonState held(state.release().ptr());
+  return Line<Foreign>(Foreign::from_held(held));
+}
+
+nb::object state_of_line(const Line<Foreign>& line) { return nb::borrow(state_of(*line.state().position)); }
+
 std::vector<std::pair<unsigned long, double>> threads_asking() {
   std::vector<std::pair<unsigned long, double>> threads;
   for (const auto& [thread, since] : asking()) {
@@ -350,6 +366,11 @@ void bind_foreign(nb::module_& module) {
       "From now on the game in use has the identity and these: where each number of an observation goes "
       "as i32 [numbers], and the image of each action, -1 where it is not known, as i32 [actions]. "
       "GameError for what is no permutation.");
+  module.def("line_of_state", &line_of_state, nb::arg("state"),
+             "A ForeignLine that begins at a copy of this state, whose moves before are not known. Its texts "
+             "begin with 'state', and it equals no other line. RulesError for what is no state.");
+  module.def("state_of_line", &state_of_line, nb::arg("line"),
+             "The state at the end of a ForeignLine: to look at, and to copy before it is changed.");
   module.def("threads_asking_rules", &threads_asking,
              "Threads that wait for an answer of the rules, and for how many seconds.");
 }

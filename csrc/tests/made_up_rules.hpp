@@ -52,6 +52,9 @@ class CellRules final : public foreign::Rules {
   static const Cells& cells(const foreign::Facts& facts) { return static_cast<const Cells&>(*facts.held); }
 
   foreign::Facts initial() const override { return facts_of(Cells()); }
+  foreign::Facts of(const foreign::Held& state) const override {
+    return facts_of(static_cast<const Cells&>(state));
+  }
   foreign::Facts after(const foreign::Facts& before, Move move) const override {
     Cells next = cells(before);
     if (std::ranges::count(next.owner, 0) == Cells::kCount - fails_at_) throw RulesError("cells.py:1: oops");

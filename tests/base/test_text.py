@@ -60,8 +60,8 @@ def test_the_nearest_known_word_is_named():
     assert near_match("--warmup", flags) == "--warmup-steps"
     for other_meaning in ("--profile", "--name", "--threads", "--beta1", "--l"):
         assert near_match(other_meaning, flags) == ""
-    assert one_of("blokcs", ["blocks", "filters"]) == "did you mean blocks? Expected one of blocks, filters"
-    assert one_of("seed", ["blocks", "filters"]) == "expected one of blocks, filters"
+    assert one_of("blokcs", ["blocks", "filters"]).startswith("did you mean blocks?")
+    assert one_of("seed", ["blocks", "filters"]).endswith("one of blocks, filters")
 
 
 def test_columns_are_as_wide_as_their_widest_cell_and_nothing_trails():

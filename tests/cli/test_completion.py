@@ -57,7 +57,7 @@ def test_zsh_reads_its_script(scripts):
 
 
 def test_no_other_shell(capsys):
-    with pytest.raises(ConfigError, match=r"'tcsh': .*xpected one of bash, zsh, fish"):
+    with pytest.raises(ConfigError, match=r"'tcsh': .*zsh"):
         run_command(["completion", "tcsh"])
 
 

@@ -92,7 +92,7 @@ def test_the_table_says_what_was_left_out(files, capsys: pytest.CaptureFixture[s
     arguments = ["--weights", files["net0"], "--data", files["two"], "--not-in", files["one"]]
     assert main(["eval", *arguments, "--positions", "3", "--seed", "1", "--cache-dir", files["cache"]]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"3 of 10 positions (seed 1); 5 (50.0%) do not occur in {files['one']}"
+    assert lines[0].startswith("3 of 10 ") and "5 (50.0%) do not" in lines[0]
     assert lines[2].split() == [
         "weights",
         "top-1",

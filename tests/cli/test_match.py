@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import chess
 import chess.pgn
 import psutil
 import pytest
@@ -74,6 +75,54 @@ def test_a_network_and_an_engine_play_from_the_balanced_book_into_pgn(chess_net,
     by_round = {int(game.headers["Round"]): game for game in games}
     assert by_round[1].headers["FEN"] == by_round[2].headers["FEN"] != by_round[3].headers["FEN"]
     assert by_round[1].headers["White"] == by_round[2].headers["Black"]
+
+
+def test_chess960_matches_are_games_that_python_chess_replays(chess_net, tmp_path, capsys) -> None:
+    pgn, engine = tmp_path / "match.pgn", f"{FAKE} --chess960"
+    argv = ["match", "--weights", chess_net, "--player", "name=fake", f"cmd={engine}", "random=0.3"]
+    argv += ["--variant", "fischerandom", "--games", "20", "--pgn-out", str(pgn), "--maxmoves", "15"]
+    argv += ["--nodes", "2", "--concurrency", "4", "--json"]
+    assert main(argv) == 0
+    score, games, castlings = json.loads(capsys.readouterr().out), games_in(pgn), 0
+    points = 0.0
+    for game in games:
+        headers = game.headers
+        assert headers["Variant"] == "Chess960"
+        board = chess.Board(headers.get("FEN", chess.STARTING_FEN), chess960=True)
+        assert board.chess960_pos() is not None
+        for node in game.mainline():
+            castlings += board.is_castling(node.move)
+            board.push(board.parse_san(node.san()))
+        outcome = board.outcome(claim_draw=True)
+        if headers["Termination"] == "normal":
+            assert outcome is not None and outcome.result() == headers["Result"]
+        else:
+            assert headers["Termination"] == "adjudication" and board.ply() == 30
+            assert outcome is None and headers["Result"] == "1/2-1/2"
+        of_white = {"1-0": 1.0, "1/2-1/2": 0.5, "0-1": 0.0}[headers["Result"]]
+        points += of_white if headers["White"] == chess_net else 1 - of_white
+    assert len(games) == 20 and castlings > 5
+    assert points == sum(count * half / 2 for half, count in enumerate(score["pairs"]))
+    starts = {int(game.headers["Round"]): game.board().chess960_pos() for game in games}
+    assert (
+        all(starts[number] == starts[number + 1] for number in range(1, 20, 2))
+        and len({*starts.values()}) == 10
+    )
+    assert main(["data", "import", str(pgn), "--store", str(tmp_path / "store")]) == 0
+    assert "20 games" in capsys.readouterr().out
+
+
+def test_chess960_wants_an_engine_that_plays_it_and_its_own_openings(chess_net, connect4_net, capsys) -> None:
+    def refused(*argv: str) -> str:
+        assert main(["match", *argv, "--variant", "fischerandom", "--games", "2", *SMALL]) == 2
+        return capsys.readouterr().err
+
+    told = refused("--weights", chess_net, "--player", "name=fake", f"cmd={FAKE}")
+    assert "player 'fake': has no option UCI_Chess960; expected an engine that plays Chess960" in told
+    told = refused("--weights", chess_net, "--against", "random", "--opening-plies", "3")
+    assert "--variant fischerandom and --opening-plies: expected one of the two" in told
+    told = refused("--weights", connect4_net, "--against", "random")
+    assert "--variant fischerandom: only for chess; this is connect4" in told
 
 
 def test_a_tournament_has_a_table_with_ratings(chess_net, capsys) -> None:

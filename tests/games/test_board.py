@@ -85,14 +85,14 @@ def test_a_game_to_its_end_and_back(game):
     assert board.result in ("1-0", "0-1", "1/2-1/2")
     assert board.termination
     assert board.legal_moves == []
-    with pytest.raises(az.AlphaZeroError, match=r"the game is over|no legal move"):
+    with pytest.raises(az.AlphaZeroError, match=r"is over|no legal"):
         board.push("e4")
     again = az.Board(game, moves=board.moves)
     assert again.fen == board.fen
     for move in reversed(again.moves):
         assert again.pop() == move
     assert again.fen == az.Board(game).fen
-    with pytest.raises(az.AlphaZeroError, match="no move to take back"):
+    with pytest.raises(az.AlphaZeroError, match="take back"):
         again.pop()
 
 

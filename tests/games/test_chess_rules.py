@@ -256,7 +256,7 @@ def test_san_is_read_as_pgn_files_write_it(fen: str, texts: list[str], uci: str)
 def test_text_that_is_no_legal_move_is_refused(fen: str, texts: list[str]):
     position = ChessPosition(fen)
     for text in texts:
-        with pytest.raises(GameError, match="expected a legal move in"):
+        with pytest.raises(GameError, match="a legal move"):
             position.parse_san(text)
 
 
@@ -277,7 +277,7 @@ def test_a_number_that_is_no_legal_move_is_refused(move: int):
     position = ChessPosition()
     assert not position.is_legal(move)
     for use in (position.push, position.san, position.uci):
-        with pytest.raises(GameError, match=f"move '{move}': expected a legal move in rnbqkbnr"):
+        with pytest.raises(GameError, match=f"move '{move}': .*rnbqkbnr"):
             use(move)
     assert position.fen() == START
 

@@ -245,7 +245,7 @@ def test_moves_that_are_not_legal_are_refused_by_name():
 
 
 def test_unknown_names_and_unreadable_starts_are_errors_of_one_line():
-    with pytest.raises(ConfigError, match="game 'go': expected one of chess, connect4, tictactoe"):
+    with pytest.raises(ConfigError, match=r"game 'go': .*tictactoe"):
         get_spec("go")
     with pytest.raises(ConfigError, match="history fill 'always'"):
         history_fill("always")

@@ -42,7 +42,7 @@ def test_a_killed_rank_leaves_no_account_and_is_blamed_before_those_that_do(tmp_
     ends = [end(rank, code, tmp_path) for rank, code in enumerate((2, -9, -15, -6))]
     found = first_failure(ends)
     assert (found.rank, found.kind, found.cause, found.at) == (1, "signal", "", 0.0)
-    assert found.fate == "(pid 1001) was killed by SIGKILL: perhaps out of memory, see dmesg"
+    assert "(pid 1001)" in found.fate and "SIGKILL" in found.fate
     assert first_failure([ends[0], *ends[2:]]).rank == 0
 
 

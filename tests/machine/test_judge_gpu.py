@@ -189,7 +189,7 @@ def test_no_library_fails_where_a_gpu_must_be_and_is_a_cpu_host_elsewhere(gpus, 
         pytest.skip("this machine has an NVML of its own")
     here = {"LD_LIBRARY_PATH": str(nothing)}
     fault = the_only_fault(gpus.report(2, "--device", "cuda", **here))
-    assert fault["value"] == "NVML Shared Library Not Found"
+    assert "Not Found" in fault["value"]
     report = gpus.report(0, **here)
     assert found(report, "ok")[(None, "nvml")] == "no NVIDIA device"
     assert "no NVIDIA device" in gpus.health(**here).stdout

@@ -149,7 +149,7 @@ def test_a_device_lost_on_the_way_keeps_its_uuid_in_the_log(gpus, watching):
         line = job.until(lambda line: line[0] == "said")[1]
         job.looks(3)
         job.end()
-    assert "gpu0 (GPU-aa): answers = GPU is lost" in line
+    assert "gpu0 (GPU-aa): " in line and "is lost" in line
     assert len(job.said()) == 1
 
 
@@ -175,7 +175,7 @@ def test_no_driver_is_said_once_and_the_host_is_still_watched(gpus, watching):
         job.looks(3)
         job.end()
     assert [line.partition(": ")[0] for line in job.said()] == ["health fail"]
-    assert "nvml = Driver Not Loaded" in job.said()[0]
+    assert "Driver Not Loaded" in job.said()[0]
 
 
 def test_a_driver_without_events_is_watched_by_looks(gpus, watching):

@@ -74,7 +74,7 @@ def test_a_bad_line_is_named_with_file_line_and_value(tmp_path: Path, line: str,
 
 @pytest.mark.parametrize("lines", [["a,b"], ["FEN,Moves,Score,x"], [""], [HEADER]])
 def test_a_file_of_something_else_is_refused(tmp_path: Path, lines: list[str]):
-    with pytest.raises(DataError, match=r"puzzles.csv.*expected (the columns|lines of) FEN, Moves, Rating"):
+    with pytest.raises(DataError, match=r"puzzles.csv.*FEN, "):
         read(tmp_path, *lines)
 
 

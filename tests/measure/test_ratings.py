@@ -74,5 +74,5 @@ def test_what_is_marked_is_not_pruned(run):
     checkpoints = run / "checkpoints"
     prune(checkpoints, keep=1)
     assert sorted(path.name for path in checkpoints.glob("step-*")) == ["step-00000001", "step-00000004"]
-    with pytest.raises(CheckpointError, match="no best-value_mse; there is elo"):
+    with pytest.raises(CheckpointError, match="no best-value_mse"):
         find_best(checkpoints, "value_mse")

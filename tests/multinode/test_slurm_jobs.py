@@ -72,7 +72,7 @@ def test_the_environment_of_tasks_is_read_as_slurm_means_it(slurm, tmp_path: Pat
     ]
     done = slurm.run("srun", "-N2", "--ntasks-per-node=2", "sh", "-c", "env > many.txt", cwd=tmp_path)
     assert done.returncode == 0
-    with pytest.raises(LaunchError, match=r"expected one task per node"):
+    with pytest.raises(LaunchError, match=r"one task per"):
         read_as((tmp_path / "many.txt").read_text())
 
 

@@ -28,7 +28,7 @@ def test_games_of_a_store(store):
     assert len(boards) == len(games[3]) + 1
     assert boards[-1].fen == games[3].board().fen
     assert boards[4].moves == games[3].moves[:4]
-    with pytest.raises(IndexError, match="game 64: the store has 64"):
+    with pytest.raises(IndexError, match=r"game 64: .*64"):
         store[64]
 
 
@@ -47,7 +47,7 @@ def test_pgn_files_are_imported_once(shared_data, tmp_path):
 
 
 def test_a_missing_store_is_one_line():
-    with pytest.raises(az.AlphaZeroError, match="nowhere: no such file or directory; expected a game store"):
+    with pytest.raises(az.AlphaZeroError, match="nowhere: no such"):
         az.open_store("nowhere")
 
 
@@ -82,5 +82,5 @@ def test_iterating_again_gives_the_same_batches(random_store):
 
 @pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"first_step": -1}, {"steps": -1}])
 def test_sizes_that_cannot_be(random_store, wrong):
-    with pytest.raises(az.AlphaZeroError, match="expected at least 1, 0 and 0"):
+    with pytest.raises(az.AlphaZeroError, match="least 1, 0 and 0"):
         az.Batches(random_store, **wrong)

@@ -152,7 +152,7 @@ def test_a_search_waits_for_the_one_before_it_unless_that_has_no_end() -> None:
         engine.send("go infinite", "go nodes 70")
         engine.until("bestmove")
         assert int(field(engine.until("bestmove")[-2], "nodes")) >= 70
-        assert sum("go: stopped the search in progress" in line for line in engine.lines) == 1
+        assert sum("go: stopped the" in line for line in engine.lines) == 1
         engine.send("position startpos", "go nodes 1000000000", "go infinite", "go nodes 20", "stop")  # all
         for _ in range(3):
             engine.until("bestmove")
@@ -345,7 +345,7 @@ def test_a_search_that_fails_is_reported_and_answered(broken: str, monkeypatch: 
             engine.send("isready")
             engine.until("readyok")
             assert engine.best_move("position startpos", f"go {limits}") in START_MOVES
-        assert any("failed: std::bad_alloc" in line for line in engine.lines)
+        assert any("std::bad_alloc" in line for line in engine.lines)
         engine.send("go infinite")
         assert engine.best_move("stop") in START_MOVES
         monkeypatch.undo()
@@ -360,7 +360,7 @@ def test_an_evaluator_that_fails_is_reported_and_answered() -> None:
 
     with DrivenEngine(lambda request: LoadedNetwork(Lost("chess", 8), "lost")) as engine:
         assert engine.best_move("position startpos", "go nodes 20") in START_MOVES
-        assert "info string the network failed: CUDA error: the device is lost" in engine.lines
+        assert any("CUDA error: the device" in line for line in engine.lines)
 
 
 def test_memory_options_are_lowered_to_what_is_there() -> None:

@@ -72,5 +72,5 @@ def test_a_cache_of_no_size_is_none():
 
 
 def test_a_cache_that_no_machine_has_is_refused() -> None:
-    with pytest.raises(ConfigError, match="--evaluation-cache 1099511627776: expected MiB"):
+    with pytest.raises(ConfigError, match="--evaluation-cache 1099511627776: "):
         new_cache(2**40)

@@ -143,7 +143,7 @@ def test_policy_offsets_stay_within_their_game(played) -> None:
     batch = games.to_batch(played.under_way)
     offsets = batch.column("policy_offset")[1].as_py()
     for wrong in ([*offsets[:-1], offsets[-1] + 1], [1, *offsets[1:]], [0, 2**31, *offsets[2:]]):
-        with pytest.raises(DataError, match="row 1: policy offsets do not fit its policies"):
+        with pytest.raises(DataError, match="row 1: policy offsets"):
             games.from_batch(changed(batch, "policy_offset", wrong), "lanes")
 
 
@@ -155,12 +155,12 @@ def test_a_lane_whose_game_is_over_is_refused_before_anything_is_played(played) 
     )
     over_by_rules.end = _core.GameEnd.NONE
     for game in (over, over_by_rules):
-        with pytest.raises(DataError, match=r"lanes: lane \d+, game \d+: it is over; expected one under way"):
+        with pytest.raises(DataError, match=r"lane \d+, game \d+: .*over"):
             check_lanes("connect4", [game], "lanes")
     check_lanes("connect4", played.under_way, "lanes")
     wrong, *_ = games.from_batch(games.to_batch(played.under_way))
     wrong.moves = np.array([9], np.uint16)
-    with pytest.raises(DataError, match="move 9 is not legal"):
+    with pytest.raises(DataError, match="move 9 is not"):
         check_lanes("connect4", [wrong], "lanes")
 
 

@@ -46,5 +46,5 @@ def test_type_checkers_are_told_of_every_name():
 
 
 def test_another_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="module 'alphazero' has no attribute 'lod'"):
+    with pytest.raises(AttributeError, match=r"'alphazero' .*'lod'"):
         az.lod  # noqa: B018

@@ -111,7 +111,7 @@ def test_another_position_is_an_error_of_one_line(net, position, message):
 
 
 def test_a_chess_board_is_nothing_for_another_game(four):
-    with pytest.raises(az.AlphaZeroError, match="of type Board: expected one of connect4"):
+    with pytest.raises(az.AlphaZeroError, match=r"type Board: .*connect4"):
         four.evaluate(chess.Board())
 
 

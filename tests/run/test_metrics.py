@@ -59,7 +59,7 @@ def test_a_full_disk_is_named_with_the_file(tmp_path):
     writer = JsonLinesWriter(run)
     writer._file = Path("/dev/full").open("a", encoding="utf-8")  # noqa: SIM115 - the writer closes it
     for act in (partial(writer.write, "step", 1, {"loss": 0.5}), writer.close):
-        with pytest.raises(OSError, match="No space left on device") as caught:
+        with pytest.raises(OSError, match="No space left") as caught:
             act()
         assert str(run.metrics) in str(caught.value)
 

@@ -67,7 +67,7 @@ def test_a_second_writer_is_refused_and_cleans_nothing(tmp_path, held_by_another
     unfinished.touch()
     run = choose(tmp_path, fresh_start=False)
     for refuse in (lambda: claimed(run, print).__enter__(), lambda: require_free(run)):
-        with pytest.raises(BusyError, match=rf"in use \(training, process {held_by_another.pid} on "):
+        with pytest.raises(BusyError, match=rf"\(training, process {held_by_another.pid} on "):
             refuse()
     assert unfinished.exists()
 
@@ -81,7 +81,7 @@ def test_a_restart_waits_for_what_is_left_of_the_start_before(tmp_path, held_by_
 
     with claimed(RunDirectory(tmp_path / "job"), say, wait_s=30):
         pass
-    assert len(said) == 1 and "waiting up to 30 s for training" in said[0]
+    assert len(said) == 1 and "to 30 s for training" in said[0]
 
 
 def test_fresh_starts_at_one_moment_take_a_directory_each(tmp_path):
@@ -117,7 +117,7 @@ def test_checkpoints_behind_a_link_are_refused_and_left_alone(tmp_path):
     (elsewhere / ".latest.12.tmp").touch()
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / "checkpoints").symlink_to(elsewhere)
-    with pytest.raises(ConfigError, match="job/checkpoints: is a link; expected a directory"):
+    with pytest.raises(ConfigError, match=r"job/checkpoints: .*a link"):
         claimed(RunDirectory(tmp_path / "job"), print).__enter__()
     assert (elsewhere / ".latest.12.tmp").exists()
 
@@ -137,7 +137,7 @@ def test_a_start_records_changes_of_files_that_git_tracks_alone_or_none(tmp_path
     assert "+one = 2" in str(recorded["diff"]) and "password" not in str(recorded)
     assert recorded["diff_of"] == "files that git tracks"
     left_out = describe_environment([], git_diff=False, checkout=tmp_path)
-    assert (left_out["diff"], left_out["diff_of"]) == ("", "no files (--no-git-diff)")
+    assert left_out["diff"] == "" and "--no-git-diff" in left_out["diff_of"]
     assert left_out["commit"] == recorded["commit"]
     (tmp_path / "installed").mkdir()  # below a repository that is not this program's
     below = describe_environment([], checkout=tmp_path / "installed")
@@ -145,5 +145,5 @@ def test_a_start_records_changes_of_files_that_git_tracks_alone_or_none(tmp_path
 
 
 def test_a_run_name_that_is_not_utf_8_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"--run-name a\\xff: is not UTF-8; expected a name that is"):
+    with pytest.raises(ConfigError, match=r"--run-name a\\xff: "):
         choose_run_directory(str(tmp_path), "a\udcff", fresh_start=False)

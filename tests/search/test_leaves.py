@@ -57,9 +57,9 @@ def test_what_is_no_number_of_leaves_is_refused(leaves: str, capsys: pytest.Capt
 
 def test_more_leaves_than_an_evaluation_takes_are_refused_but_gumbel_has_one() -> None:
     many = SearchConfig(simulations=20, leaves=9)
-    with pytest.raises(ConfigError, match="--leaves 9: expected at most 8, the positions of an evaluation"):
+    with pytest.raises(ConfigError, match=r"--leaves 9: .*8"):
         search_lines([make_line("connect4")], Watched(8), search_settings(many))
-    with pytest.raises(ConfigError, match="--leaves 9: expected at most 8"):
+    with pytest.raises(ConfigError, match=r"--leaves 9: .*8"):
         play("connect4", self_play_settings(many, SelfPlayConfig(), 0), [new_lane(0)], 1, Watched(8))
     gumbel = search_settings(replace(many, algorithm="gumbel"))
     assert search_lines([make_line("connect4")], Watched(8), gumbel)[0].visits == 20

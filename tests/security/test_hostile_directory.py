@@ -68,6 +68,7 @@ def test_deepspeed_s_launcher_and_its_ranks_import_nothing_from_there(folder: Pa
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_trainer_started_by_its_path_imports_nothing_from_there(folder: Path) -> None:
     trainer = str(REPOSITORY / "train_distributed.py")
     assert run(folder, sys.executable, trainer, "--world-size", "2", *TINY).returncode == 0
@@ -76,7 +77,10 @@ def test_the_trainer_started_by_its_path_imports_nothing_from_there(folder: Path
 @pytest.mark.parametrize(
     "words",
     [
-        ("selfplay", "--out", "games", "--games", "2", "--simulations", "2", "--lanes", "2"),
+        pytest.param(
+            ("selfplay", "--out", "games", "--games", "2", "--simulations", "2", "--lanes", "2"),
+            marks=pytest.mark.slow,
+        ),
         ("match", "--against", "random", "--games", "2", "--tc", "0.2+0.01", "--maxmoves", "2"),
     ],
 )

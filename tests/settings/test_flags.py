@@ -94,7 +94,5 @@ def test_help_lists_the_common_flags_and_help_all_lists_every_flag(capsys):
     ],
 )
 def test_a_flag_of_chess_programs_is_answered_with_the_one_that_means_it(command, typed, flag):
-    with pytest.raises(
-        ConfigError, match=f"{typed.partition('=')[0]}: no flag of this program; expected {flag}"
-    ):
+    with pytest.raises(ConfigError, match=f"{typed.partition('=')[0]}: no flag .*expected {flag}"):
         build_parser(command).parse_args([typed])

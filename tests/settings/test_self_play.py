@@ -77,5 +77,5 @@ def test_auto_is_a_word_of_flags_and_files(tmp_path):
         load_config("", {"lanes": "auto", "simulations_per_round": "auto"}),
     ):
         assert (config.self_play.lanes, config.self_play.simulations_per_round) == (0, 0)
-    with pytest.raises(ConfigError, match=r"--lanes: 'some': expected a whole number from 0 .* or auto"):
+    with pytest.raises(ConfigError, match=r"--lanes: 'some': .*auto"):
         load_config("", {"lanes": "some"})

@@ -88,7 +88,7 @@ def test_a_missing_package_is_told_and_a_directory_of_its_name_is_none(monkeypat
     """wandb leaves a directory `wandb` where it ran: Python takes it for a package without content."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
     require_wandb(RunConfig())
-    with pytest.raises(ConfigError, match=r"^--wandb: .*pip install wandb"):
+    with pytest.raises(ConfigError, match=r"^--wandb: .*pip"):
         require_wandb(replace(RunConfig(), wandb=True))
 
 

@@ -91,7 +91,7 @@ def test_a_bundle_is_installed_with_its_own_pip_into_an_environment_of_its_own(b
     done, environment = install(bundle)
     assert done.returncode == 0, done.stderr
     assert in_environment(environment, "import madeup, needed; print(needed.VERSION)") == "2.1"
-    assert "No module named 'pytest'" in in_environment(environment, "import pytest")
+    assert "'pytest'" in in_environment(environment, "import pytest")
 
 
 @pytest.mark.parametrize("fault", ["missing", "altered", "cut"])
@@ -123,7 +123,7 @@ def test_where_a_requirement_is_nowhere_nothing_is_installed(bundle):
     (bundle / SUMS).unlink()
     write_sums(bundle)
     environment = check_refusal(bundle, "needed>=2")
-    assert "No module named 'madeup'" in in_environment(environment, "import madeup")
+    assert "'madeup'" in in_environment(environment, "import madeup")
 
 
 def test_the_record_is_one_that_sha256sum_reads(bundle):

@@ -169,12 +169,12 @@ def test_the_command_prints_a_column_for_each_band_of_plies(store: GameStore, ca
     assert text.count("8-11") == text.count("20-23") == 1 and "policy on errors at 0.5" in text
     assert main(["nowhere"]) == 2
     captured = capsys.readouterr()
-    assert captured.out == "" and captured.err.count("\n") == 1 and "no game store here" in captured.err
+    assert captured.out == "" and captured.err.count("\n") == 1 and "no game store" in captured.err
 
 
 def test_games_without_searches_and_of_other_games_are_refused(tmp_path: Path):
     chess = grown(tmp_path / "chess", [chess_game("e4 e5", 1)])
-    with pytest.raises(DataError, match="holds chess; expected games of connect4"):
+    with pytest.raises(DataError, match="holds chess"):
         draw_positions(chess, 5, 5, 0)
     moves = [0, 1, 0, 1, 0, 1, 0]
     short = searched(
@@ -183,5 +183,5 @@ def test_games_without_searches_and_of_other_games_are_refused(tmp_path: Path):
     moves = [*moves[:6], 2, 3, 2, 3, 2]
     empty = searched(row("connect4", moves, -1), [1] * 11, [[(3, 0)] for _ in moves], [0] * 11, [0] * 11)
     for number, game in enumerate((row("connect4", moves, 1), short, empty)):
-        with pytest.raises(DataError, match="no search of a position with 8 to 27 stones"):
+        with pytest.raises(DataError, match="8 to 27 stones"):
             draw_positions(grown(tmp_path / str(number), [game]), 5, 5, 0)

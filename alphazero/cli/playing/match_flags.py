@@ -15,7 +15,7 @@ from alphazero.cli.flags import (
     add_weights_flag,
 )
 from alphazero.cli.playing.players import LIMITS, NODES, key_values
-from alphazero.games.registry import get_game
+from alphazero.games.registry import CHESS, get_game
 from alphazero.play.matches import openings
 from alphazero.play.matches.game import Adjudication, DrawRule, ResignRule
 from alphazero.play.matches.limits import MARGIN_S, MOST_CLOCK_S
@@ -27,6 +27,7 @@ BALANCED = "balanced"
 RANDOM_PLIES = 4  # of games without a book
 MOST_CONCURRENCY = 1024
 MOST_CENTIPAWNS = 100_000
+STANDARD, FISCHERANDOM = "standard", "fischerandom"  # as fastchess and cutechess name them
 ROUND_ROBIN, GAUNTLET = "round-robin", "gauntlet"
 
 
@@ -86,6 +87,10 @@ def _add_game_flags(parser: argparse.ArgumentParser) -> None:
         ("timemargin", [], "MS", f"milliseconds that a move may be late (default: {1000 * MARGIN_S:g})"),
     ):
         group.add_argument(f"--{key}", *names, type=LIMITS[key], metavar=metavar, help=text)
+    kind = (
+        "of chess; fischerandom (Chess960): without --openings from its 960 start positions, drawn by --seed"
+    )
+    group.add_argument("--variant", choices=(STANDARD, FISCHERANDOM), help=kind)
     drawn = f"random moves of each opening, instead of a book (default: {RANDOM_PLIES} in games but chess)"
     add_number(group, "--opening-plies", whole(0, MOST_PLIES), drawn)
     together = "games with engines side by side; all games of networks share batches"
@@ -139,7 +144,12 @@ def openings_of(args: argparse.Namespace, game: str) -> list[openings.Opening]:
     """One for each pair of games: of the book, or random moves. Raises ConfigError and DataError."""
     if args.openings is not None and args.opening_plies is not None:
         raise ConfigError("--openings and --opening-plies: expected one of the two")
-    has_book = get_game(game).name == "chess"
+    has_book = get_game(game).name == CHESS
+    is_chess960 = args.variant == FISCHERANDOM
+    if args.variant is not None and not has_book:
+        raise ConfigError(f"--variant {args.variant}: only for chess; this is {game}")
+    if is_chess960 and args.opening_plies is not None:
+        raise ConfigError("--variant fischerandom and --opening-plies: expected one of the two")
     if args.openings is not None and not has_book:
         raise ConfigError(
             f"--openings {args.openings}: books are of chess; expected --opening-plies in {game}"
@@ -147,12 +157,14 @@ def openings_of(args: argparse.Namespace, game: str) -> list[openings.Opening]:
     if args.opening_plies is not None or not has_book:
         plies = RANDOM_PLIES if args.opening_plies is None else args.opening_plies
         return openings.random_openings(game, args.games // 2, plies, args.seed)
-    return book_of(args)
+    return book_of(args, chess960=is_chess960)
 
 
-def book_of(args: argparse.Namespace) -> list[openings.Opening]:
-    """As many openings of chess from the book of --openings. Raises DataError."""
-    path = openings.BALANCED if args.openings in (None, BALANCED) else Path(args.openings)
-    return openings.in_order(
-        openings.read_book(path, args.plies), args.games // 2, args.order == "random", args.seed
-    )
+def book_of(args: argparse.Namespace, *, chess960: bool = False) -> list[openings.Opening]:
+    """As many openings of chess from the book of --openings, or starts of Chess960. Raises DataError."""
+    if chess960 and args.openings is None:
+        book = openings.chess960_starts()
+    else:
+        path = openings.BALANCED if args.openings in (None, BALANCED) else Path(args.openings)
+        book = openings.read_book(path, args.plies, chess960=chess960)
+    return openings.in_order(book, args.games // 2, args.order == "random", args.seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -27,8 +27,10 @@ from alphazero.play.matches.limits import Limit
 from alphazero.play.matches.match import Arena, MatchPlan
 from alphazero.play.matches.openings import Opening, random_openings
 from alphazero.play.matches.players import Player
+from alphazero.play.uci.levels import MOST_NODES, SUFFIX, Level, write_levels
 from alphazero.run.checkpoint_files import checkpoints_in, step_of
 from alphazero.run.directory import RunDirectory
+from alphazero.run.find import find_weights
 from alphazero.settings.flags import count, number, seed, whole
 from alphazero.settings.self_play import MOST_GAMES, MOST_SIMULATIONS
 from alphazero.show.console import Console
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 VERSION = 1
 MAX_PLIES = 400  # of a game of chess
 OPENING_PLIES = (RANDOM_PLIES, 2, 0)  # random moves before games without a book, fewer where these end them
+LEVELS = (1, 4, 16, 64)  # nodes
 OF_CHESS = ("ladder", "openings", "plies")  # flags
 
 
@@ -54,6 +57,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="rate every N-th checkpoint of each run W (every one where N is not given), keep the ratings in "
         "its ratings.jsonl, and mark the strongest best-elo",
+    )
+    parser.add_argument(
+        "--levels",
+        nargs="*",
+        type=whole(1, MOST_NODES),
+        metavar="N",
+        help="rate each weights file W at these nodes per move instead of --simulations (default: "
+        f"{', '.join(map(str, LEVELS))}), and write W{SUFFIX}, from which the engine has UCI_Elo",
     )
     add_number(parser, "--games", whole(2, MOST_GAMES), "most games of each network, an even number", 200)
     enough = "stop when the 95 %% interval is at most this wide"
@@ -80,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
     lineup = Lineup(args, Limit(nodes=args.simulations))
     networks = list(networks_to_rate(args))
+    all_nodes = nodes_to_rate_at(args)
     game = lineup.game_of([weights_player(lineup, networks[0][0])])
     ladder = None
     if game == CHESS:
@@ -95,11 +107,14 @@ def run(args: argparse.Namespace) -> int:
             rater = Rater(args, lineup, game, arena, console)
             ladder = ladder or rater.estimated_ladder()
             for weights, run in networks:
-                start = found[-1]["elo"] if found and run else None
-                step = None if run is None else step_of(Path(weights))
-                found.append({**rater.rate(weights, ladder, start), "step": step})
+                for nodes in all_nodes:
+                    start = found[-1]["elo"] if found and (run or nodes != all_nodes[0]) else None
+                    step = None if run is None else step_of(Path(weights))
+                    found.append({**rater.rate(weights, ladder, start, nodes), "step": step})
                 if run is not None:
                     keep_rating(run, found[-1])
+                if args.levels is not None:
+                    console.say(keep_levels(weights, all_nodes, found[-len(all_nodes) :], ladder))
     finally:  # those that were rated before an error or a signal as well
         if found:
             assert ladder is not None
@@ -110,9 +125,37 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def weights_player(lineup: Lineup, weights: str) -> Player:
-    """The player of a network, settled."""
-    return lineup.settled(Player(weights, "weights", weights, weights))
+def weights_player(lineup: Lineup, weights: str, nodes: int | None = None) -> Player:
+    """The player of a network, settled. nodes: per move, None: --simulations."""
+    return lineup.settled(Player(weights, "weights", weights, weights, limit=Limit(nodes=nodes)))
+
+
+def nodes_to_rate_at(args: argparse.Namespace) -> list[int]:
+    """Nodes per move, rising. Raises ConfigError for levels of what is no weights file."""
+    if args.levels is None:
+        return [args.simulations]
+    if args.checkpoints is not None:
+        raise ConfigError("--levels and --checkpoints: expected one of the two")
+    for name in args.weights:
+        if not find_weights(name).is_file():
+            raise ConfigError(f"--levels: {name} is a checkpoint; expected a weights file (alphazero export)")
+    nodes = sorted({*(args.levels or LEVELS)})
+    if len(nodes) < 2:
+        raise ConfigError(f"--levels {nodes[0]}: expected two numbers of nodes or more")
+    return nodes
+
+
+def keep_levels(weights: str, nodes: Sequence[int], found: Sequence[dict[str, Any]], ladder: Ladder) -> str:
+    """Write what the engine needs for UCI_Elo, and say so; levels that are but bounds are left out."""
+    levels = [
+        Level(number, rating["elo"], rating["games"])
+        for number, rating in zip(nodes, found, strict=True)
+        if not rating["beyond"]
+    ]
+    measured = ", ".join(f"{level.elo:.0f} at {counted(level.nodes, 'node')}" for level in levels)
+    if len(levels) < 2:
+        return f"{weights}: no levels written: within the ladder are {measured or 'none'}"
+    return f"wrote {write_levels(find_weights(weights), ladder.scale, levels)}: {measured}"
 
 
 def openings_in(game: str, args: argparse.Namespace) -> list[Opening]:
@@ -164,11 +207,11 @@ class Rater:
             self._console.say(line)
         return ladder
 
-    def rate(self, weights: str, ladder: Ladder, start: float | None) -> dict[str, Any]:
-        """The rating as JSON. start: the first estimate."""
+    def rate(self, weights: str, ladder: Ladder, start: float | None, nodes: int) -> dict[str, Any]:
+        """The rating as JSON. start: the first estimate. nodes: per move."""
         from alphazero.measure.rating import rate
 
-        player, checksums = weights_player(self._lineup, weights), self._lineup.checksums
+        player, checksums = weights_player(self._lineup, weights, nodes), self._lineup.checksums
         if (game := self._lineup.game_of([player])) != self._game:
             raise ConfigError(f"{weights}: plays {game}; expected {self._game}, as the ladder is")
         rungs = [  # without the network itself, in whatever file

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from functools import partial
 
 from alphazero import __version__
 from alphazero.base.errors import ConfigError
-from alphazero.cli.flags import add_network_flags, add_weights_flag, device_of, named_network
+from alphazero.cli.flags import add_network_flags, add_paths, add_weights_flag, device_of, named_network
 from alphazero.play.uci.engine import LoadedNetwork, NetworkRequest, UciEngine
-from alphazero.run.find import default_weights
+from alphazero.play.uci.levels import read_levels
+from alphazero.play.uci.lichess_bot import FLAG as LICHESS_BOT
+from alphazero.play.uci.lichess_bot import write_files
+from alphazero.run.find import default_weights, find_weights
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="initial value of a UCI option, as Hash=256; may be repeated (docs/play.md)",
     )
+    bot = "write the engine's script and the section of config.yml for lichess-bot in DIR, and end"
+    add_paths(parser, LICHESS_BOT, bot, "DIR")
+    parser.add_argument("--force", action="store_true", help=f"with {LICHESS_BOT}: replace both")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,10 +42,21 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(f"--option {text}: expected NAME=VALUE")
         given[name] = value
     weights = named_network(args) or given.get("WeightsFile") or default_weights()
+    if args.lichess_bot is not None:
+        arguments = ("--device", args.device, "--precision", args.precision)
+        directory = args.lichess_bot
+        script, config = write_files(directory, weights, given, arguments, force=args.force)
+        print(f"wrote {script} and the section engine of {config}")
+        print(f"next: set token: there, then: cd {shlex.quote(str(directory))} && python lichess-bot.py")
+        return 0
+    if args.force:
+        raise ConfigError(f"--force: expected only with {LICHESS_BOT}")
     open_it = partial(open_engine_network, args.device, args.precision)
     name = f"alphazero {__version__}"
     write = partial(print, end="", flush=True)
-    return UciEngine(name, weights, open_it, write, given).run(sys.stdin.buffer)
+    return UciEngine(
+        name, weights, open_it, write, given, lambda weights: read_levels(find_weights(weights))
+    ).run(sys.stdin.buffer)
 
 
 def open_engine_network(asked_device: str, precision: str, request: NetworkRequest) -> LoadedNetwork:

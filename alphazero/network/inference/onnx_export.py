@@ -3,7 +3,8 @@
 `/input/planes` [batch, planes, H, W] float32, each scalar plane the raw number (lc0's rule50 plane the count
 of plies); `/output/policy` [batch, A] logits of all indices, legal or not; `/output/wdl` [batch, 3] shares of
 win, draw, loss of the mover; `/output/mlh` [batch, 1] plies, where the network has that head (lc0
-src/neural/onnx/converter.cc, leela2onnx). BatchNorm is folded into the convolutions.
+src/neural/onnx/converter.cc, leela2onnx). BatchNorm is folded into the convolutions. The file's metadata says
+in words what these are in the game at hand.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from alphazero.base.errors import WeightsError
+from alphazero.games.outside.names import is_outside
+from alphazero.games.registry import CHESS
 from alphazero.network.inference.forward import fold_batch_norm
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.lc0_weights import MAX_FILE_BYTES
@@ -57,6 +60,26 @@ class _Interface(nn.Module):
         return output.policy_BA, wdl_B3, output.moves_left_B1
 
 
+def metadata_of(network: AlphaZeroNet) -> dict[str, str]:
+    """What the numbers of the file mean: the game, and the order of win, draw and loss.
+
+    In chess and in games whose rules lie outside the core also the order of planes and actions.
+    """
+    spec = network.spec
+    said = {"game": spec.name, "wdl": "win, draw, loss of the side to move"}
+    if spec.name == CHESS:
+        said["planes"] = "lc0's 112 planes, INPUT_CLASSICAL_112_PLANE"
+        said["actions"] = "lc0's 1858 moves, seen by the side to move"
+    elif is_outside(spec.name):
+        added = spec.num_planes - spec.num_scalar_planes
+        said["planes"] = (
+            f"0 to {added - 1}: observation_tensor(player) of the player to move; "
+            f"{added}: ones where the second player is to move, else zeros; {added + 1}: ones"
+        )
+        said["actions"] = f"the number of the action, 0 to {spec.policy_size - 1}"
+    return said
+
+
 def write_onnx(path: Path, network: AlphaZeroNet) -> None:
     """Write the network to `path`, whole or not at all. Raises WeightsError."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
@@ -86,7 +109,10 @@ def write_onnx(path: Path, network: AlphaZeroNet) -> None:
             verbose=False,
         )
     assert program is not None
-    write_whole(path, program.model_proto.SerializeToString())
+    model = program.model_proto
+    for key, value in metadata_of(network).items():
+        model.metadata_props.add(key=key, value=value)
+    write_whole(path, model.SerializeToString())
 
 
 @contextlib.contextmanager

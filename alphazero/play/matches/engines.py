@@ -94,6 +94,11 @@ class EngineProcess:
         """Whether the process has not ended."""
         return not self._protocol.returncode.done()
 
+    @property
+    def plays_chess960(self) -> bool:
+        """Whether it has the option that turns Chess960 on."""
+        return "UCI_Chess960" in self._protocol.options
+
     async def move(
         self, game: int, board: chess.Board, limit: chess.engine.Limit, timeout_s: float, late: ForfeitError
     ) -> Decision:
@@ -214,11 +219,20 @@ class EngineRoom:
             if not self._thread.is_alive():
                 self._loop.close()
 
-    def check(self, player: Player) -> None:
-        """Start the engine once, before the first game. Raises ConfigError where that fails."""
+    def check(self, player: Player, *, chess960: bool = False) -> None:
+        """Start the engine once, before the first game. Raises ConfigError where that fails.
+
+        chess960: also where it does not play Chess960.
+        """
 
         async def warm_up() -> None:
-            self._idle[player.name].append(await EngineProcess.start(player))
+            process = await EngineProcess.start(player)
+            self._idle[player.name].append(process)
+            if chess960 and not process.plays_chess960:
+                raise ConfigError(
+                    f"player {quoted(player.name)}: has no option UCI_Chess960; "
+                    "expected an engine that plays Chess960"
+                )
 
         self._begin(warm_up()).result()
 

@@ -208,7 +208,7 @@ class LiveGame:
         import chess  # self-play and its gate do without
 
         opening = self.pairing.opening
-        board = chess.Board(opening.start or chess.STARTING_FEN)
+        board = chess.Board(opening.start or chess.STARTING_FEN, chess960=opening.chess960)
         for move in (*opening.moves, *(decision.move for decision in self._decisions)):
             board.push_uci(move)
         return board

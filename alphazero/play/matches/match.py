@@ -82,7 +82,8 @@ class Arena(contextlib.ExitStack):
         if self._workers:
             self._deal(self._workers, plan, on_game, say)
             return
-        players = [self._made_ready(player) for player in plan.players] if plan.pairings else []
+        chess960 = any(pairing.opening.chess960 for pairing in plan.pairings)
+        players = [self._made_ready(player, chess960) for player in plan.players] if plan.pairings else []
         _GamesInProgress(plan, players, self._engines, on_game, say).play()
 
     def work(self, worker: Worker) -> None:
@@ -95,12 +96,12 @@ class Arena(contextlib.ExitStack):
         for task in worker.tasks():
             self.play(from_json(MatchPlan, task), on_game, lambda line: worker.reply(SAID, line))
 
-    def _made_ready(self, player: Player) -> Player:
+    def _made_ready(self, player: Player, chess960: bool) -> Player:
         key = repr(player)
         if key not in self._ready:
             if player.command:
                 self._engines = self._engines or self.enter_context(EngineRoom())
-                self._engines.check(player)
+                self._engines.check(player, chess960=chess960)
             self._ready[key] = self._prepare(player)
         return self._ready[key]
 

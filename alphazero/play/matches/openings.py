@@ -1,10 +1,10 @@
-"""Openings of the games of a match: random moves, or a book of chess (EPD, FEN or PGN)."""
+"""Openings of the games of a match: random moves, a book of chess (EPD, FEN or PGN), starts of Chess960."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,10 +21,15 @@ ATTEMPTS_PER_OPENING = 20  # before openings repeat
 
 @dataclass(frozen=True)
 class Opening:
-    """A position, None for the game's start, and the moves played from it, as the core writes them."""
+    """A position, None for the game's start, and the moves played from it, as the core writes them.
+
+    chess960: engines have UCI_Chess960 set, and PGN names the variant. The repr, of which --resume keeps a
+    digest, does without.
+    """
 
     start: str | None = None
     moves: tuple[str, ...] = ()
+    chess960: bool = field(default=False, repr=False)
 
     def line(self, game: str) -> Line:
         """The line of play after the opening."""
@@ -51,6 +56,13 @@ def random_openings(game: str, count: int, plies: int, seed: int) -> list[Openin
     return [*openings.values(), *attempts][:count]
 
 
+def chess960_starts() -> list[Opening]:
+    """The 960 start positions of Chess960 in Scharnagl's order."""
+    import chess
+
+    return [Opening(chess.Board.from_chess960_pos(number).fen(), chess960=True) for number in range(960)]
+
+
 def in_order(openings: Sequence[Opening], count: int, shuffled: bool, seed: int) -> list[Opening]:
     """`count` openings in the book's order or shuffled by the seed; repeated where there are too few."""
     order = list(openings)
@@ -64,42 +76,46 @@ NUM_FEN_FIELDS = 6
 WHAT = "EPD lines, or PGN games in a file named *.pgn, plain or packed (.gz, .bz2, .zst)"
 
 
-def read_book(path: Path, plies: int | None = None) -> list[Opening]:
+def read_book(path: Path, plies: int | None = None, *, chess960: bool = False) -> list[Opening]:
     """The openings of a file in order: PGN if it is named *.pgn or, packed, *.pgn.gz and the like; else EPD.
 
-    plies: of each PGN game, None for all. Raises DataError naming file and line.
+    plies: of each PGN game, None for all. chess960: positions of Chess960, castling rights as X-FEN or
+    Shredder-FEN, are openings too. Raises DataError naming file and line.
     """
     from alphazero.data.formats.pgn import SUFFIXES, text_lines
 
     if path.suffix.lower() == ".bin":
         raise DataError(f"{path}: Polyglot books have moves of positions and no lines; expected {WHAT}")
     text = "\n".join(text_lines(path, "openings (EPD or PGN)"))
-    found = list(_of_pgn(path, text, plies) if path.name.lower().endswith(SUFFIXES) else _of_epd(path, text))
+    is_pgn = path.name.lower().endswith(SUFFIXES)
+    boards = _boards_of_pgn(path, text, plies) if is_pgn else _boards_of_epd(path, text)
+    found = [_checked(board, place, chess960) for place, board in boards]
     if not found:
         raise DataError(f"{path}: no openings; expected {WHAT}")
     return found
 
 
-def _of_epd(path: Path, text: str) -> Iterator[Opening]:
+def _boards_of_epd(path: Path, text: str) -> Iterator[tuple[str, chess.Board]]:
+    """Each position, and how messages name it."""
     import chess
 
     for number, line in enumerate(text.splitlines(), start=1):
         line = line.strip()
         if not line or line.startswith("#"):
             continue
-        board = chess.Board()
+        board, place = chess.Board(), f"{path}:{number}: {quoted(line)}"
         try:
             if len(line.split()) == NUM_FEN_FIELDS and ";" not in line:
                 board.set_fen(line)
             else:
                 board.set_epd(line)
         except ValueError as error:
-            place = f"{path}:{number}: {quoted(line)}"
             raise DataError(f"{place}: expected a position as EPD or FEN ({reason(error)})") from error
-        yield _checked(board, f"{path}:{number}: {quoted(line)}")
+        yield place, board
 
 
-def _of_pgn(path: Path, text: str, plies: int | None) -> Iterator[Opening]:
+def _boards_of_pgn(path: Path, text: str, plies: int | None) -> Iterator[tuple[str, chess.Board]]:
+    """Each game after its plies, and how messages name it."""
     from alphazero.play.pgn.reading import games_of_text
 
     for found in games_of_text(text):
@@ -109,19 +125,22 @@ def _of_pgn(path: Path, text: str, plies: int | None) -> Iterator[Opening]:
         board = found.game.board()
         for move in list(found.game.mainline_moves())[:plies]:
             board.push(move)
-        yield _checked(board, place)
+        yield place, board
 
 
-def _checked(board: chess.Board, place: str) -> Opening:
+def _checked(board: chess.Board, place: str, chess960: bool) -> Opening:
     """The board as an opening. Raises DataError where the game is over or the position illegal."""
     start = board.root()
+    start.chess960 = chess960
     if not start.is_valid():
-        raise DataError(f"{place}: expected a legal position of standard chess")
+        start.chess960 = True
+        hint = " (Chess960: --variant fischerandom)" if start.is_valid() else ""
+        raise DataError(f"{place}: expected a legal position{'' if chess960 else ' of standard chess'}{hint}")
     if board.is_game_over() or board.is_repetition(3) or board.halfmove_clock >= 100:
         raise DataError(f"{place}: the game is over; expected a game in progress")
     fen = start.fen()
     moves = tuple(move.uci() for move in board.move_stack)
-    opening = Opening(None if fen == type(board).starting_fen else fen, moves)
+    opening = Opening(None if fen == type(board).starting_fen else fen, moves, chess960)
     try:
         opening.line("chess")
     except GameInputError as error:

@@ -187,7 +187,8 @@ def pgn_of(game: FinishedGame, players: Sequence[Player]) -> str:
     opening = game.pairing.opening
     comments = ["book"] * len(opening.moves) + [_comment(decision) for decision in game.decisions]
     moves = [*opening.moves, *(decision.move for decision in game.decisions)]
-    return pgn_text(opening.start, moves, _headers(game, players), comments, game.reason)
+    headers = _headers(game, players)
+    return pgn_text(opening.start, moves, headers, comments, game.reason, chess960=opening.chess960)
 
 
 def _headers(game: FinishedGame, players: Sequence[Player]) -> dict[str, str]:

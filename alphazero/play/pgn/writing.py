@@ -17,14 +17,18 @@ def pgn_text(
     headers: Mapping[str, str],
     comments: Sequence[str] = (),
     reason: str = "",
+    *,
+    chess960: bool = False,
 ) -> str:
     """The text, with an empty line at the end. moves: as UCI, from `start` (FEN; None: the usual one).
+
+    chess960: named as the variant, which castling rights of other squares are in any case.
 
     Headers without a value are left out. comments: of the moves. reason: why the game ended,
     for the last comment.
     """
     board = chess.Board(start or chess.STARTING_FEN, chess960=True)
-    board.chess960 = board.has_chess960_castling_rights()
+    board.chess960 = chess960 or board.has_chess960_castling_rights()
     game = chess.pgn.Game()
     game.setup(board)
     for name, value in headers.items():

@@ -6,9 +6,9 @@ import copy
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import IO, TypeAlias
@@ -19,7 +19,8 @@ from alphazero.base.text import escaped, reason
 from alphazero.games.core_types import Line
 from alphazero.games.registry import CHESS, make_line
 from alphazero.games.tablebases import Tablebases
-from alphazero.play.uci.options import TABLE, Options, find_option
+from alphazero.play.uci.levels import Levels
+from alphazero.play.uci.options import ELO, LIMITS_STRENGTH, TABLE, Options
 from alphazero.play.uci.protocol import (
     NULL_MOVE,
     Go,
@@ -58,21 +59,23 @@ class LoadedNetwork:
 
 # Loads a network. Raises AlphaZeroError for one that cannot be used.
 OpenNetwork: TypeAlias = Callable[[NetworkRequest], LoadedNetwork]
+# What was measured of the network that a name refers to. Raises AlphaZeroError.
+FindLevels: TypeAlias = Callable[[str], Levels | None]
 
 LONGEST_LINE = 2**20
 STOP = Plain("stop")
 NO_POSITION = "no position: the last one was refused"
 LAST_ANSWER_S = 1.0  # that `quit` waits for the answer, beside its evaluation
-TABLES = "SyzygyPath"
+TABLES, FIFTY_MOVES = "SyzygyPath", "Syzygy50MoveRule"
 NETWORK_OPTIONS = ("WeightsFile", "Threads", "MinibatchSize")
 
 
 class UciEngine:
     """Answers commands until `quit` or the end of the input.
 
-    open_network loads a network; `weights` names the first one. run() handles the commands, each in its turn:
-    a script that comes all at once is answered as if each line had waited for the answer before it. Other
-    threads read them, search, load networks and send lines.
+    open_network loads a network, find_levels finds what was measured of it; `weights` names the first one.
+    run() handles the commands, each in its turn: a script that comes all at once is answered as if each line
+    had waited for the answer before it. Other threads read them, search, load networks and send lines.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class UciEngine:
         open_network: OpenNetwork,
         write: Callable[[str], None],
         given: Mapping[str, str] | None = None,
+        find_levels: FindLevels = lambda weights: None,
     ) -> None:
         self.options = Options(given)
         self._identity = identity
@@ -92,14 +96,16 @@ class UciEngine:
         self._lines: deque[Parsed | None] = deque()  # whose turn has not come; None is the end of the input
         # Programs expect lines of text during a search alone: the next one begins with these.
         self._remarks = list(self.options.remarks)
-        self._open_network = open_network
+        self._open_network, self._find_levels = open_network, find_levels
+        self._levels = self._levels_of(weights)
+        self._strength = ""  # the last line about it
         self._is_loading = False
         self._requested: NetworkRequest | None = None  # the newest, unless it failed
         self._network: LoadedNetwork | None = None
         self._network_weights = weights
         self._line: Line | None = None  # none before there is a network, and where the last one was refused
         self._search: EngineSearch | None = None  # in progress
-        self._tables = self._open_tables(self.options[TABLES])
+        self._tables = self._open_tables(self.options)
         self._tree: TreeSearch | None = None
         self._tree_of: tuple[LoadedNetwork, SearchTables | None] | None = None  # what the tree was made with
         self._forget_first = False
@@ -186,7 +192,7 @@ class UciEngine:
                 [
                     f"id name {escaped(self._identity)}",
                     "id author the alphazero developers",
-                    *(option.line for option in TABLE),
+                    *self._option_lines(),
                     "uciok",
                 ]
             )
@@ -199,15 +205,50 @@ class UciEngine:
         elif word == "ponderhit" and self._search is not None:
             self._search.ponder_hit()
 
+    def _option_lines(self) -> Iterator[str]:
+        """UCI_Elo with the range that was measured; neither it nor UCI_LimitStrength without one."""
+        for option in TABLE:
+            if self._levels is None and option.name in (LIMITS_STRENGTH, ELO):
+                continue
+            if self._levels is not None and option.name == ELO:
+                low, high = self._levels.elos
+                option = replace(option, default=str(high), low=low, high=high)
+            yield option.line
+
+    def _levels_of(self, weights: str) -> Levels | None:
+        try:
+            return self._find_levels(weights)
+        except AlphaZeroError as error:
+            self._remarks.append(f"{error}; {ELO} has no effect")
+            return None
+
+    def _node_limit(self) -> int:
+        """NodeLimit, and the nodes of UCI_Elo where it limits; 0 for none. A new choice is reported."""
+        limit: int = self.options["NodeLimit"]
+        if not self.options[LIMITS_STRENGTH]:
+            return limit
+        said = f"{LIMITS_STRENGTH}: no effect without levels of the network, which rate --levels measures"
+        if self._levels is not None:
+            low, high = self._levels.elos
+            elo = min(max(self.options[ELO], low), high)
+            nodes = self._levels.nodes_for(elo)
+            limit = min(limit or nodes, nodes)
+            said = f"{ELO} {elo} of {low} to {high}: {nodes} nodes a move. {self._levels.scale}"
+        if said != self._strength:
+            self._send([info_string(said)])
+        self._strength = said
+        return limit
+
     def _set_option(self, name: str, value: str) -> None:
         try:
-            option = find_option(name)
-            if option.name == TABLES:
-                self._tables = self._open_tables(option.checked(value))
-            self.options.set(name, value)
+            changed = copy.deepcopy(self.options)
+            option = changed.set(name, value)
+            if option.name in (TABLES, FIFTY_MOVES):
+                self._tables = self._open_tables(changed)
         except AlphaZeroError as error:
             self._send([info_string(f"{error}; option unchanged")])
             return
+        self.options = changed
         if remark := self.options.fit(option):
             self._remarks.append(remark)
         if option.name == "Clear Hash":
@@ -217,13 +258,15 @@ class UciEngine:
         if option.name in NETWORK_OPTIONS:
             self._load()
 
-    def _open_tables(self, paths: str) -> SearchTables | None:
-        """Raises ConfigError or DataError for directories without tables that can be used."""
+    def _open_tables(self, options: Options) -> SearchTables | None:
+        """Those of these options. Raises ConfigError or DataError for directories without usable tables."""
+        paths = options[TABLES]
         if self._network is not None:
             _refuse_tables(self._network.game, paths)
         if not paths:
             return None
-        return SearchTables(Tablebases(paths, TABLES), lambda text: self._send([info_string(text)]))
+        tables = Tablebases(paths, TABLES, fifty_moves=options[FIFTY_MOVES])
+        return SearchTables(tables, lambda text: self._send([info_string(text)]))
 
     def _set_position(self, command: SetPosition) -> None:
         """Set the position; after an invalid one there is none: an answer would be of another game."""
@@ -254,7 +297,8 @@ class UciEngine:
         if self._line is None:
             self._send([info_string(NO_POSITION), best_move_line(NULL_MOVE)])
             return
-        line = self._line.copy()
+        line, options = self._line.copy(), copy.deepcopy(self.options)  # later ones hold from the next `go`
+        options.set("NodeLimit", str(self._node_limit()))
         try:
             tree = self._ready_tree()
         except Exception as error:  # of any kind: the GUI waits for a move
@@ -264,7 +308,7 @@ class UciEngine:
             EngineSearch(
                 line,
                 go,
-                copy.deepcopy(self.options),  # later ones hold from the next `go` on
+                options,
                 tree,
                 self._send,
                 began,
@@ -340,6 +384,8 @@ class UciEngine:
         if self._network is None:
             self._line = make_line(opened.game)
             _refuse_tables(opened.game, self.options[TABLES])
+        if request.weights != self._network_weights:
+            self._levels = self._levels_of(request.weights)
         self._network, self._network_weights = opened, request.weights
         self._remarks.append(opened.description)
 

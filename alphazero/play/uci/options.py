@@ -15,6 +15,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.text import one_of, quoted
 from alphazero.machine.memory import read_memory
 
+LIMITS_STRENGTH, ELO = "UCI_LimitStrength", "UCI_Elo"  # offered where levels were measured (levels.py)
 EMPTY = "<empty>"  # how UCI writes an empty string
 MEMORY = ("Hash", "MemoryLimit")  # options in MB
 
@@ -91,12 +92,15 @@ TABLE = (
     Option("UCI_Chess960", "check", "false"),
     Option("UCI_AnalyseMode", "check", "false"),
     Option("UCI_Opponent", "string"),
+    Option(LIMITS_STRENGTH, "check", "false"),
+    Option(ELO, "spin", "5000", -1000, 5000),
     Option("CPuct", "number", "1.745", 0, 100, sets="c_puct"),
     Option("CPuctBase", "number", "38739", 1, 1e9, sets="c_puct_base"),
     Option("CPuctFactor", "number", "3.894", 0, 1000, sets="c_puct_factor"),
     Option("FpuReduction", "number", "0.33", -100, 100, sets="fpu_reduction"),
     Option("PolicyTemperature", "number", "1.359", 0.1, 10, sets="policy_temperature"),
     Option("SyzygyPath", "string"),
+    Option("Syzygy50MoveRule", "check", "true"),
     Option("SyzygyFastPlay", "check", "false"),
     Option("TwoFoldDraws", "check", "true", sets="two_fold_draws"),
 )

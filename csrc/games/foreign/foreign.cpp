@@ -32,7 +32,7 @@ class RecentPositions {
     const std::shared_ptr<const Position>& found = slots_[key % kRecent];
     if (found == nullptr || found->key != key || found->moves.size() != before.moves.size() + 1)
       return nullptr;
-    const bool follows = found->moves.back() == move &&
+    const bool follows = found->moves.back() == move && found->origin == before.origin &&
                          std::equal(before.moves.begin(), before.moves.end(), found->moves.begin());
     return follows ? found : nullptr;
   }
@@ -77,6 +77,7 @@ InUse& in_use() {
 }
 
 std::atomic<std::int64_t> num_positions{0};
+std::atomic<std::uint64_t> num_origins{0};
 
 std::string text_of(std::span<const Move> moves) {
   std::string text;
@@ -93,7 +94,8 @@ std::string shown(std::span<const Move> moves) {
   return std::to_string(moves.size()) + ", the last ones " + text_of(moves.last(kMostShown / 4));
 }
 
-std::shared_ptr<const Position> make(Facts facts, std::vector<Move> moves, std::uint64_t key) {
+std::shared_ptr<const Position> make(Facts facts, std::vector<Move> moves, std::uint64_t key,
+                                     std::uint64_t origin = 0) {
   if (facts.legal.size() > foreign::kMostLegal) {
     throw RulesError(in_use().name + ": " + std::to_string(facts.legal.size()) + " legal actions; expected " +
                      std::to_string(foreign::kMostLegal) + " at most (the moves so far: " + shown(moves) +
@@ -103,6 +105,7 @@ std::shared_ptr<const Position> make(Facts facts, std::vector<Move> moves, std::
   static_cast<Facts&>(*made) = std::move(facts);
   made->moves = std::move(moves);
   made->key = key;
+  made->origin = origin;
   ++num_positions;
   return {made, [](const Position* position) {
             delete position;
@@ -221,12 +224,19 @@ void foreign::use_symmetries(std::vector<Symmetry> symmetries) {
 bool foreign::State::operator==(const State& other) const {
   if (symmetry != other.symmetry) return false;
   if (position == other.position) return true;
-  return position != nullptr && other.position != nullptr && position->moves == other.position->moves;
+  return position != nullptr && other.position != nullptr && position->origin == other.position->origin &&
+         position->moves == other.position->moves;
 }
 
 Foreign::State Foreign::initial() {
   if (in_use().start == nullptr) throw GameError("no game of OpenSpiel or Python is in use");
   return {in_use().start};
+}
+
+Foreign::State Foreign::from_held(const foreign::Held& held) {
+  initial();  // throws where no game is in use
+  const std::uint64_t origin = ++num_origins;
+  return {make(in_use().rules->of(held), {}, mix64(kGolden + mix64(origin)), origin)};
 }
 
 Move Foreign::turned_move(Move move, int symmetry) {
@@ -267,7 +277,11 @@ Foreign::State Foreign::from_string(std::string_view text) {
   }
 }
 
-std::string Foreign::to_string(const State& state) { return text_of(state.position->moves); }
+std::string Foreign::to_string(const State& state) {
+  const Position& position = *state.position;
+  if (position.origin == 0) return text_of(position.moves);
+  return position.moves.empty() ? "state" : "state," + text_of(position.moves);
+}
 
 void Foreign::apply(State& state, Move move) {
   InUse& game = in_use();
@@ -280,7 +294,7 @@ void Foreign::apply(State& state, Move move) {
     moves.reserve(before.moves.size() + 1);
     moves = before.moves;
     moves.push_back(move);
-    next = make(std::move(facts), std::move(moves), key);
+    next = make(std::move(facts), std::move(moves), key, before.origin);
     game.recent.keep(next);
   }
   state.position = std::move(next);

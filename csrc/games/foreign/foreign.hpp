@@ -47,6 +47,7 @@ class Rules {
  public:
   virtual ~Rules() = default;
   virtual Facts initial() const = 0;
+  virtual Facts of(const Held& state) const = 0;                  // of a copy of it
   virtual Facts after(const Facts& before, Move move) const = 0;  // a legal move
   // From the start of the game, in less time than after() takes for each move.
   virtual Replayed replay(std::span<const Move> moves) const;
@@ -85,7 +86,8 @@ constexpr std::size_t kMostSymmetries = 255;  // beside the identity: samples na
 void use_symmetries(std::vector<Symmetry> symmetries);
 
 struct Position : Facts {
-  std::vector<Move> moves;  // from the start of the game
+  std::vector<Move> moves;   // from the start of the game, or from the position of `origin`
+  std::uint64_t origin = 0;  // numbers the positions that no moves lead to; 0: the start of the game
   std::uint64_t key = 0;
 };
 
@@ -130,7 +132,10 @@ struct Foreign {
   // Whether the images of all legal moves are known, under every symmetry.
   static bool can_turn(const State& state);
   static State initial();
-  // "start", or the moves since then: "4,0,8".
+  // A position as the rules hold it, whose moves before are not known. It equals no other one.
+  static State from_held(const foreign::Held& held);
+  // "start", or the moves since then: "4,0,8". After from_held the text is "state" or "state,4,0,8", which
+  // cannot be read.
   static State from_string(std::string_view text);
   static std::string to_string(const State& state);
   static void legal(const State& state, std::vector<Move>& moves) {

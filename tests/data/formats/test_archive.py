@@ -44,5 +44,5 @@ def test_headers_that_claim_too_much_are_refused_before_anything_is_read():
     info = tarfile.TarInfo("x" * 40)
     info.type, info.size = tarfile.GNUTYPE_LONGNAME, 1 << 32
     header = info.tobuf(tarfile.GNU_FORMAT)
-    with pytest.raises(DataError, match="a name of 4,294,967,296 bytes; expected at most"):
+    with pytest.raises(DataError, match="a name of 4,294,967,296"):
         list(ArchiveReader(io.BytesIO(header), "x.tar").members())

@@ -223,4 +223,4 @@ def test_info_counts_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     store = str(tmp_path / "s")
     assert main(["data", "import", str(tmp_path / "g.pgn"), "--store", store, "--workers", "1"]) == 0
     assert main(["data", "info", store]) == 0
-    assert "comments      evaluations of 2, clocks of 1 plies" in capsys.readouterr().out
+    assert "of 2, clocks of 1" in capsys.readouterr().out

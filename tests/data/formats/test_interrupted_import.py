@@ -80,7 +80,7 @@ def test_every_failing_write_is_one_error_and_the_next_import_succeeds(
         full = OSError(errno.ENOSPC, "No space left on device")
         with (
             failing(monkeypatch, at_call, lambda: full),  # noqa: B023
-            pytest.raises(DataError, match="No space left on device"),
+            pytest.raises(DataError, match="No space left"),
         ):
             run(sources, store)
         run(sources, store)
@@ -94,7 +94,7 @@ def test_a_full_disk_is_one_error_and_the_next_import_succeeds(sources: Path, tm
         store = tmp_path / f"store-{limit}"
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
         try:
-            with pytest.raises(DataError, match="cannot write: File too large"):
+            with pytest.raises(DataError, match="File too large"):
                 run(sources, store)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -135,14 +135,14 @@ def test_what_a_killed_import_left_is_removed_by_the_next(
         run(sources, store)
         assert content(store) == content(tmp_path / "wanted")
         assert not WorkingDirectory(store).path.exists()
-    assert "removed what an interrupted import left; reading all files again" in capsys.readouterr().err
+    assert "an interrupted import" in capsys.readouterr().err
 
 
 def test_two_imports_of_one_store_do_not_mix(sources: Path, tmp_path: Path):
     work = WorkingDirectory(tmp_path / "store")
     with (
         work.locked(wait=False),
-        pytest.raises(DataError, match="another import is at work"),
+        pytest.raises(DataError, match="another import"),
     ):
         run(sources, tmp_path / "store")
     assert run(sources, tmp_path / "store").manifest.games == 90

@@ -113,7 +113,8 @@ def test_castling_is_read_from(text: str):
     header = '[FEN "5k2/8/8/8/8/8/8/4K2R w K - 0 1"]\n\n'
     parsed = parse(f"{header}1. {text} *")
     if text == "Kg1":
-        assert [q.reason for q in parsed.quarantined] == ["illegal or unreadable move 'Kg1'"]
+        (quarantined,) = parsed.quarantined
+        assert "'Kg1'" in quarantined.reason
     else:
         assert games_of(parsed)[0].moves == ("e1g1",)
         assert games_of(parsed)[0].fen == "5k2/8/8/8/8/8/8/5RK1 b - - 1 1"

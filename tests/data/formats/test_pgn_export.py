@@ -102,7 +102,7 @@ def test_files_that_are_there_and_other_games_are_refused(tmp_path: Path):
     path = tmp_path / "games.pgn"
     export_pgn(store, path, first=1, count=5)
     assert len(games_in(path.read_text())) == 1
-    with pytest.raises(DataError, match=r"games\.pgn: already exists; expected the name of a new file"):
+    with pytest.raises(DataError, match=r"games\.pgn: already"):
         export_pgn(store, path)
     with pytest.raises(DataError, match="none from game 2"):
         export_pgn(store, tmp_path / "none.pgn", first=2)

@@ -190,16 +190,14 @@ def test_the_curve_of_a_window_is_fitted_to_its_games(tmp_path: Path):
     assert found == curve_of(window)
     assert (found.curve.a, found.curve.b) == pytest.approx((1.0, 0.5), rel=0.12)
     assert (found.games, round(found.share, 6)) == (2400, 0.8)
-    assert f"in 80.0 % of the positions; win, draw and loss by the fitted curve a {found.curve.a:.4f}" in str(
-        found
-    )
+    assert "in 80.0 %" in str(found) and f"curve a {found.curve.a:.4f}" in str(found)
 
 
 def test_too_few_games_take_the_standard_curve_and_say_so(tmp_path: Path):
     found = curve_of(window_of(tmp_path, commented_games(100)))
     assert found is not None
     assert (found.curve, found.fitted, found.games) == (STANDARD_CURVE, False, 80)
-    assert "the standard curve a 1.3255, b 0.6800 pawns (80 games with evaluations" in str(found)
+    assert "a 1.3255, b 0.6800 pawns (80 games" in str(found)
 
 
 def test_games_without_evaluations_have_no_curve(tmp_path: Path):
@@ -260,5 +258,5 @@ def test_a_shard_that_changes_while_in_use_is_an_error(tmp_path: Path):
     with path.open("r+b") as file:
         file.write(content)
     assert offset[-1] == 1 << 20
-    with pytest.raises(DataError, match="written to while it was in use"):
+    with pytest.raises(DataError, match="in use"):
         encoder.encode(np.arange(window.num_samples))

@@ -173,7 +173,7 @@ def test_ranks_together_hold_the_batch_of_a_mixture(window: Window):
         ids = np.concatenate([m.batch.sample_id for m in real])
         assert ids.tolist() == mixture.sample_ids(3, 4, 96, joined.num_samples).tolist()
         assert (ids < window.num_samples).sum() == 24
-    with pytest.raises(DataError, match="self-play, but there are none"):
+    with pytest.raises(DataError, match=r"self-play, .* none"):
         make_loader(window, **settings)
 
 
@@ -277,7 +277,7 @@ def test_a_damaged_move_is_an_error_that_names_shard_game_and_ply(move: int):
 
 def test_a_damaged_start_is_an_error_that_names_the_game():
     encoder = WindowEncoder(damaged(chess.E2 | chess.E4 << 6, 0, b"8/8/8 w - - 0 1"), CHESS, num_threads=2)
-    with pytest.raises(DataError, match=r"^store/shard-0: game 1, ply 0: "):
+    with pytest.raises(DataError, match=r"shard-0: game 1, ply 0"):
         encoder.encode(np.arange(8))
 
 
@@ -359,7 +359,7 @@ def test_data_without_positions_or_of_another_game_is_refused(window: Window):
     empty = window_of([Game(chess.Board(), 1)])
     with pytest.raises(DataError, match="no positions"):
         make_loader(empty)
-    with pytest.raises(ConfigError, match="the data is chess, the network plays connect4"):
+    with pytest.raises(ConfigError, match=r"is chess, .*connect4"):
         WindowEncoder(window, get_spec("connect4"), num_threads=1)
 
 

@@ -204,7 +204,7 @@ def test_joined_windows_are_named_by_their_parts():
     assert len({window.id for window in windows}) == len(windows)
     assert Window.joined(a, b).id == windows[0].id
     other_game = dataclasses.replace(b, game_name="connect4")
-    with pytest.raises(DataError, match="games of chess and of connect4"):
+    with pytest.raises(DataError, match=r"chess and .*connect4"):
         Window.joined(a, other_game)
 
 
@@ -264,11 +264,11 @@ def test_a_mixture_is_a_function_of_its_arguments():
 
 
 def test_a_mixture_that_cannot_be_is_refused():
-    with pytest.raises(ConfigError, match=r"historical share 1\.5: expected 0 to 1"):
+    with pytest.raises(ConfigError, match=r"share 1\.5"):
         Mixture(10, 1.5)
-    with pytest.raises(DataError, match="16 of 64 positions per batch are historical, but there are none"):
+    with pytest.raises(DataError, match=r"16 of 64 .*historical"):
         Mixture(0, 0.25).check(64, 100)
-    with pytest.raises(DataError, match="48 of 64 positions per batch are self-play, but there are none"):
+    with pytest.raises(DataError, match=r"48 of 64 .*self-play"):
         Mixture(100, 0.25).check(64, 100)
     Mixture(0, 0.0).check(64, 100)
     Mixture(100, 1.0).check(64, 100)

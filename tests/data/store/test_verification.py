@@ -85,7 +85,7 @@ def test_a_file_put_in_its_place_is_read(store: GameStore, tmp_path: Path):
     other[-1] ^= 1
     (tmp_path / "other").write_bytes(other)
     (tmp_path / "other").replace(shard)
-    with pytest.raises(DataError, match="its checksum is not the manifest's"):
+    with pytest.raises(DataError, match="its checksum"):
         Verification(store.listed_shards(), cache=cache)
 
 
@@ -104,7 +104,7 @@ def test_what_takes_longer_goes_on_beside_the_work_and_wait_tells(
     verification = Verification(store.listed_shards(), cache=tmp_path / "cache", first_s=0.05)
     assert not verification.is_done
     go_on.set()
-    with pytest.raises(DataError, match="its checksum is not the manifest's"):
+    with pytest.raises(DataError, match="its checksum"):
         verification.wait()
 
 
@@ -128,10 +128,10 @@ def test_closing_ends_the_thread_early(store: GameStore, tmp_path: Path, monkeyp
 def test_a_shard_cut_off_or_gone_is_named(store: GameStore, tmp_path: Path):
     shard = store.shards[0].path
     os.truncate(shard, 100)
-    with pytest.raises(DataError, match=rf"{shard.name}: 100 bytes, [\d,]+ when it was opened"):
+    with pytest.raises(DataError, match=rf"{shard.name}: 100 bytes, [\d,]+ when"):
         Verification(store.listed_shards(), cache=tmp_path / "cache")
     shard.unlink()
-    with pytest.raises(DataError, match=rf"{shard.name}: cannot read: No such file"):
+    with pytest.raises(DataError, match=rf"{shard.name}: .*No such file"):
         Verification(store.listed_shards(), cache=tmp_path / "cache")
 
 

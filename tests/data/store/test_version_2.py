@@ -113,14 +113,14 @@ def with_manifest(path: Path, **changes: object) -> None:
 def test_a_store_of_another_version_is_refused_by_name(tmp_path: Path, version: object):
     grown(tmp_path / "s", batch(row()))
     with_manifest(tmp_path / "s", version=version)
-    with pytest.raises(DataError, match=rf"version {version!r} of the game store; this program reads"):
+    with pytest.raises(DataError, match=rf"version {version!r} of"):
         GameStore.open(tmp_path / "s")
 
 
 def test_columns_that_the_manifest_does_not_promise_are_refused(tmp_path: Path):
     grown(tmp_path / "s", batch(row(**NOTES)))
     with_manifest(tmp_path / "s", version=1)
-    with pytest.raises(DataError, match="columns of version 2; the manifest has version 1"):
+    with pytest.raises(DataError, match=r"version 2; .*version 1"):
         GameStore.open(tmp_path / "s")
 
 

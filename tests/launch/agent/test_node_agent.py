@@ -38,6 +38,6 @@ def test_a_warning_while_the_launcher_starts_is_heard_and_does_not_kill_it(tmp_p
         agent.wait()
     ended = protocol.decode(lines[-1])
     assert isinstance(ended, protocol.Ended)
-    assert (ended.status, ended.failure.fate) == (143, "launcher was killed by SIGTERM")
+    assert ended.status == 143 and "SIGTERM" in ended.failure.fate
     assert ended.asked == signal.SIGUSR1
     assert processes_of("warned") == []

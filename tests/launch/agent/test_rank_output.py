@@ -38,7 +38,7 @@ def test_a_rank_that_aborts_shows_its_stacks_and_names_its_cause(tmp_path: Path)
     )
     assert done.returncode == -signal.SIGABRT
     assert "in trains_a_step" in done.stderr
-    assert cause_in(done.stderr, tmp_path) == "terminate called without an active exception"
+    assert cause_in(done.stderr, tmp_path).startswith("terminate called without")
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_only_files_that_differ_are_lacking(store: Path):
 
 def test_a_file_damaged_on_the_way_does_not_count_and_what_was_there_stays(store: Path):
     entries = [entry for entry in describe([store]) if entry.path.endswith("shard-1.arrow")]
-    with pytest.raises(LaunchError, match=r"shard-1.arrow: arrived with another sha256"):
+    with pytest.raises(LaunchError, match=r"shard-1.arrow: .*sha256"):
         receive(entries, stream_of([b"0ne"]))
     assert (store / "shard-1.arrow").read_bytes() == b"one"
     assert len(list(store.iterdir())) == 3  # no temporary file
@@ -113,7 +113,7 @@ def test_a_stream_cannot_name_a_file_of_its_own(store: Path, tmp_path: Path):
     with tarfile.open(fileobj=stream, mode="w|") as archive:
         archive.add(store / "shard-1.arrow", arcname="../evil")
     stream.seek(0)
-    with pytest.raises(LaunchError, match=r"the stream holds '\.\./evil'"):
+    with pytest.raises(LaunchError, match=r"holds '\.\./evil'"):
         receive(describe([store / "shard-1.arrow"]), stream)
     assert not (tmp_path / "evil").exists()
 

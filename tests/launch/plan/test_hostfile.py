@@ -113,13 +113,13 @@ def test_an_endless_word_is_shown_in_part(word: str):
 
 
 def test_a_missing_or_unreadable_file_is_an_error_and_not_a_local_run(tmp_path: Path):
-    with pytest.raises(LaunchError, match="cannot be read: No such file"):
+    with pytest.raises(LaunchError, match="No such file"):
         read_hostfile(tmp_path / "none")
-    with pytest.raises(LaunchError, match="cannot be read: Is a directory"):
+    with pytest.raises(LaunchError, match="Is a directory"):
         read_hostfile(tmp_path)
     binary = tmp_path / "binary"
     binary.write_bytes(b"gpu1 slots=\xff")
-    with pytest.raises(LaunchError, match=r"is not text \(byte 11\)"):
+    with pytest.raises(LaunchError, match=r"not text \(byte 11\)"):
         read_hostfile(binary)
 
 

@@ -134,7 +134,7 @@ def test_include_and_exclude_choose_hosts_and_devices(hostfile):
     ]
     here = plan(LaunchRequest(hostfile=path, include="box:1,3"), GPUS, CUDA_VISIBLE_DEVICES="3,2,1,0")
     assert (here.own.num_ranks, here.own.devices) == (2, ("2", "0"))
-    with pytest.raises(LaunchError, match="--gpus -1 contradicts --include or --exclude"):
+    with pytest.raises(LaunchError, match=r"--gpus -1 .*--include"):
         cluster(LaunchRequest(hostfile=path, include="box:1,3", gpus=-1))
 
 
@@ -177,18 +177,18 @@ def test_fewer_nodes_than_hosts_are_the_first_ones_as_in_deepspeeds_launcher(hos
     assert [host.address for host in cluster(LaunchRequest(hostfile=path, nodes=2)).hosts] == ["a", "b"]
     alone = cluster(LaunchRequest(hostfile=path, nodes=1))
     assert ([host.address for host in alone.hosts], alone.ranks) == (["a"], (2,))
-    with pytest.raises(LaunchError, match=r"--nodes 1 contradicts --hostfile .* \(2 hosts\)"):
+    with pytest.raises(LaunchError, match=r"--nodes 1 .*\(2 hosts\)"):
         cluster(LaunchRequest(hostfile=path, nodes=1, exclude="a"))
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "::1"])
 def test_localhost_among_several_hosts_is_an_error_with_advice(hostfile, name: str):
-    with pytest.raises(LaunchError, match=r"line 2: .* is another machine on every host; expected the name"):
+    with pytest.raises(LaunchError, match=r"line 2: .*another machine"):
         cluster(LaunchRequest(hostfile=hostfile(f"a slots=1\n{name} slots=1\n")))
 
 
 def test_one_machine_under_two_names_is_an_error(hostfile):
-    with pytest.raises(LaunchError, match=r"box and 10\.0\.0\.5 are both this machine"):
+    with pytest.raises(LaunchError, match=r"box and 10\.0\.0\.5 are"):
         cluster(LaunchRequest(hostfile=hostfile("box slots=1\n10.0.0.5 slots=1\n")))
 
 
@@ -201,17 +201,15 @@ def test_a_loopback_master_of_a_hostfile_or_controller_is_an_error_with_advice(h
     ):
         with pytest.raises(LaunchError) as caught:
             cluster(request, **environment)
-        assert str(caught.value) == (
-            f"--master-addr {address}: is the loopback, which other machines cannot reach; "
-            "expected the address of node 0 in the network; this machine has 10.0.0.5"
-        )
+        assert f"{address}: is the loopback" in str(caught.value)
+        assert str(caught.value).endswith("this machine has 10.0.0.5")
 
 
 def test_an_address_of_one_link_is_neither_taken_nor_offered_as_the_master():
     machine = replace(CPU, addresses=(*CPU.addresses, ("eth0", "fe80::5")))
-    with pytest.raises(LaunchError, match="--master-addr fe80::5: is an address of one link") as caught:
+    with pytest.raises(LaunchError, match=r"fe80::5: .*one link") as caught:
         cluster(LaunchRequest(nodes=2, node_rank=0, master_addr="fe80::5"), machine)
-    assert str(caught.value).endswith("this machine has 10.0.0.5")
+    assert str(caught.value).endswith("has 10.0.0.5")
 
 
 @pytest.mark.parametrize("address", ["localhost", "127.0.0.1", "127.0.1.1", "::1"])
@@ -220,7 +218,7 @@ def test_a_loopback_master_that_a_person_names_means_that_all_nodes_are_here(add
     for rank in (0, 1):
         found = plan(replace(by_hand, node_rank=rank))
         assert (found.num_nodes, found.node_rank, found.master_addr) == (2, rank, address)
-        assert f"master {address} is the loopback: all 2 nodes are on this machine" in found.notices
+        assert any(f"{address} is the loopback" in line for line in found.notices)
     assert cluster(replace(by_hand, nodes=1)).master_addr == address
 
 
@@ -237,7 +235,7 @@ def test_node_0_without_a_master_s_address_offers_its_own():
     assert cluster(replace(request, interface="ib0"), machine).master_addr == "10.1.0.5"
     exported = cluster(request, MASTER_ADDR="10.9.9.9", MASTER_PORT="7000")
     assert (exported.master_addr, exported.master_port) == ("10.9.9.9", 7000)
-    with pytest.raises(LaunchError, match="this machine has no address in a network"):
+    with pytest.raises(LaunchError, match="no address in"):
         cluster(request, replace(CPU, addresses=(("lo", "127.0.0.1"),)))
 
 
@@ -245,13 +243,13 @@ def test_a_master_s_name_that_means_the_loopback_here_is_an_error_with_advice(ho
     debian = {"box": ("127.0.1.1",)}  # its installer writes `127.0.1.1 box` into /etc/hosts
     by_hand = LaunchRequest(nodes=2, node_rank=0, master_addr="box")
     for request in (by_hand, LaunchRequest(hostfile=hostfile("box slots=1\nb slots=1\n"))):
-        with pytest.raises(LaunchError, match=r"--master-addr box: resolves to 127\.0\.1\.1 on box"):
+        with pytest.raises(LaunchError, match=r"box: resolves to 127\.0\.1\.1"):
             cluster(request, names=debian)
         assert cluster(request, names={"box": ("10.0.0.5",)}).master_addr == "box"
 
 
 def test_more_slots_than_gpus_is_an_error(hostfile):
-    with pytest.raises(LaunchError, match="slots=8: this machine has 4 NVIDIA devices"):
+    with pytest.raises(LaunchError, match=r"slots=8: .* 4 NVIDIA"):
         plan(LaunchRequest(hostfile=hostfile("localhost slots=8\n")), GPUS)
 
 
@@ -356,11 +354,11 @@ def test_mpirun_inside_an_allocation_numbers_the_nodes_itself():
 
 
 def test_another_launcher_that_starts_us_once_a_device_is_an_error():
-    with pytest.raises(LaunchError, match="LOCAL_WORLD_SIZE=8: another launcher has started this one 8 t"):
+    with pytest.raises(LaunchError, match="WORLD_SIZE=8: another"):
         cluster(LaunchRequest(), WORLD_SIZE="8", RANK="3", LOCAL_WORLD_SIZE="8")
-    with pytest.raises(LaunchError, match=r"RANK=2: expected 0 to 1 \(WORLD_SIZE=2\)"):
+    with pytest.raises(LaunchError, match=r"RANK=2: .*0 to 1"):
         cluster(LaunchRequest(), WORLD_SIZE="2", RANK="2")
-    with pytest.raises(LaunchError, match="RANK='x': expected a whole number"):
+    with pytest.raises(LaunchError, match=r"RANK='x': .*whole"):
         cluster(LaunchRequest(), WORLD_SIZE="2", RANK="x")
 
 

@@ -60,9 +60,7 @@ def test_node_lists_expand_as_scontrol_shows_them(text: str, hosts: tuple[str, .
     ],
 )
 def test_what_is_no_node_list_is_an_error_that_names_the_variable(text: str):
-    with pytest.raises(
-        LaunchError, match=r"SLURM_NODELIST=.*: expected a node list as gpu\[01-04,7\],login1"
-    ):
+    with pytest.raises(LaunchError, match=r"SLURM_NODELIST=.*gpu\[01-04"):
         expand_hosts(text, "SLURM_NODELIST")
 
 
@@ -188,9 +186,9 @@ def test_processes_of_mpirun_are_ranks(size: str, rank: str, local_size: str, lo
         assert task["MASTER_ADDR"] == "127.0.0.1"
     apart = read_task({**here, local_size: "1", local_rank: "0"})
     assert "MASTER_ADDR" not in apart
-    with pytest.raises(LaunchError, match=f"{size}=2, but no {local_rank}: expected both"):
+    with pytest.raises(LaunchError, match=f"{size}=2, .*{local_rank}"):
         read_task({size: "2", rank: "1"})
-    with pytest.raises(LaunchError, match=f"{rank}='x': expected a whole number"):
+    with pytest.raises(LaunchError, match=f"{rank}='x': .*whole"):
         read_task({**here, rank: "x"})
 
 

@@ -300,7 +300,7 @@ def test_a_network_of_another_game_is_refused(tmp_path: Path, capsys: pytest.Cap
     path = tmp_path / "ttt.pt"
     save_weights(path, AlphaZeroNet(config, get_spec("tictactoe"), torch.Generator().manual_seed(0)), {})
     assert main(["eval", "--solved", "--weights", str(path), "--device", "cpu"]) == 2
-    assert "plays tictactoe; expected connect4" in capsys.readouterr().err
+    assert "plays tictactoe" in capsys.readouterr().err
 
 
 def test_random_moves_err_as_often_as_the_table_says():

@@ -217,4 +217,4 @@ def test_trying_kernels_leaves_torch_s_generator_alone(cudnn):
 
 def test_attention_bodies_have_the_operators(cudnn):
     config = NetworkConfig(body="attention", policy_head="attention", blocks=1, filters=16, heads=2)
-    assert why_not(CUDNN, config, CPU, torch.float32, 8) == "they are for residual towers"
+    assert "residual towers" in why_not(CUDNN, config, CPU, torch.float32, 8)

@@ -98,7 +98,7 @@ def test_all_legal_moves_of_a_full_batch_fit_and_one_more_does_not():
     with torch.no_grad():
         output = network.eval()(expand_planes(torch.from_numpy(packed), network.spec))
     np.testing.assert_allclose(result.legal_logits, output.policy_BA.flatten(), rtol=1e-3, atol=1e-4)
-    with pytest.raises(ValueError, match="4 positions with 29 moves: expected at most 4 with 28"):
+    with pytest.raises(ValueError, match=r"4 positions with 29 .*28"):
         evaluator.submit(packed, np.zeros(29, np.int32), np.array([0, 7, 14, 21, 29], np.int32))
     with pytest.raises(ValueError, match="5 positions"):
         evaluator.submit(*positions("connect4", 5))
@@ -108,7 +108,7 @@ def test_all_legal_moves_of_a_full_batch_fit_and_one_more_does_not():
 def test_offsets_that_do_not_span_the_moves_are_refused(offset):
     network = trained_like("connect4")
     evaluator = NetworkEvaluator(network, CPU, "fp32", 4)
-    with pytest.raises(ValueError, match="legal_offset: expected 3 numbers from 0 to 2"):
+    with pytest.raises(ValueError, match=r"legal_offset: .*3 numbers"):
         evaluator.submit(positions("connect4", 2)[0], np.zeros(2, np.int32), np.array(offset, np.int32))
 
 
@@ -168,8 +168,8 @@ def test_a_cpu_without_onednn_says_so_and_computes(monkeypatch):
     network = trained_like("chess")
     arrays = positions("chess", 6)
     fused = NetworkEvaluator(network, CPU, "fp32", 8)
-    assert fused.description == "oneDNN fused convolutions on cpu, torch.float32"
+    assert fused.description.startswith("oneDNN fused")
     monkeypatch.setattr(evaluator_module, "why_not_onednn", lambda dtype: "oneDNN has no such thing")
     plain = NetworkEvaluator(network, CPU, "fp32", 8)
-    assert plain.description == "PyTorch operators on cpu, torch.float32 (oneDNN has no such thing)"
+    assert plain.description.startswith("PyTorch operators") and "no such thing" in plain.description
     np.testing.assert_allclose(plain(*arrays).wdl, fused(*arrays).wdl, atol=1e-5)

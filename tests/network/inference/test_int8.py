@@ -259,7 +259,7 @@ def test_new_weights_give_what_a_new_evaluator_gives_and_bad_ones_change_nothing
     np.testing.assert_array_equal(evaluator(*arrays).wdl, before.wdl)
     broken = dict(new.state_dict())
     broken["input.conv.weight"] = torch.full_like(broken["input.conv.weight"], torch.nan)
-    with pytest.raises(WeightsError, match="input: gives nan, expected finite weights"):
+    with pytest.raises(WeightsError, match="input: gives nan"):
         evaluator.load(broken)
     np.testing.assert_array_equal(evaluator(*arrays).wdl, before.wdl)
     evaluator.load(new.state_dict())
@@ -328,12 +328,10 @@ def test_the_arithmetic_of_self_play(asked, device, expected):
 
 
 def test_int8_is_refused_where_there_is_none(monkeypatch):
-    with pytest.raises(
-        ConfigError, match="--evaluation-precision int8: int8 is for the CPU; expected one of fp32"
-    ):
+    with pytest.raises(ConfigError, match=r"precision int8: .*fp32"):
         evaluation_precision("int8", "bf16", torch.device("cuda"))
     monkeypatch.setattr(torch.cpu, "_is_avx2_supported", lambda: False)
     assert evaluation_precision("auto", "fp32", CPU) == "fp32"
     network = trained_like("connect4")
-    with pytest.raises(ConfigError, match="--precision int8: this CPU has no AVX2; expected one of fp32"):
+    with pytest.raises(ConfigError, match=r"int8: .*AVX2"):
         NetworkEvaluator(network, CPU, "int8", 8)

@@ -78,5 +78,5 @@ def test_the_setting_reaches_the_body_and_a_tower_refuses_it() -> None:
     )
     assert module.network.body.checkpointing == "scores"
     tower = AlphaZeroNet(NetworkConfig(blocks=1, filters=4), get_spec("chess"))
-    with pytest.raises(ConfigError, match="activation_checkpointing encoders: expected none for a residual"):
+    with pytest.raises(ConfigError, match="activation_checkpointing encoders: "):
         TrainingModule(tower, LossConfig(), TrainingConfig(activation_checkpointing="encoders"))

@@ -60,7 +60,7 @@ def test_every_policy_index_has_a_place_of_its_own() -> None:
 @pytest.mark.parametrize("game", ["connect4", "tictactoe", "othello"])
 def test_games_without_moves_from_square_to_square_are_refused(game: str) -> None:
     config = NetworkConfig(game=game, blocks=1, filters=4, policy_head="attention")
-    with pytest.raises(ConfigError, match=f"policy_head attention: a move of {game} .* expected convolution"):
+    with pytest.raises(ConfigError, match=f"policy_head attention: .*{game} "):
         AlphaZeroNet(config, get_spec(game))
 
 

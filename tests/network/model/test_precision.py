@@ -14,5 +14,5 @@ def test_a_task_of_slurm_that_sees_one_device_takes_it(monkeypatch: pytest.Monke
     task = {"SLURM_LOCALID": "3", "SLURM_GPUS_PER_TASK": "1", "CUDA_VISIBLE_DEVICES": "0"}
     assert choose_device("auto", 3, task) == torch.device("cuda", 0)
     for other in ({"SLURM_LOCALID": "3"}, {**task, "SLURM_LOCALID": "0"}):
-        with pytest.raises(LaunchError, match="local rank 3: this host has 1 CUDA device"):
+        with pytest.raises(LaunchError, match=r"local rank 3: .*1 CUDA"):
             choose_device("auto", 3, other)

@@ -121,7 +121,7 @@ def test_the_best_by_a_metric_is_that_with_the_better_figure_and_the_first_of_eq
     assert checkpoint_files.find_best(tmp_path, "policy_loss") == two
     assert checkpoint_files.find_best(tmp_path, "policy_top1") == one
     assert checkpoint_files.find_best(tmp_path, "value_mse") == one
-    with pytest.raises(CheckpointError, match="no such metric; expected one of policy_top1"):
+    with pytest.raises(CheckpointError, match="no such metric"):
         checkpoint_files.find_best(tmp_path, "strength")
     shutil.rmtree(one)
     assert checkpoint_files.best_of(tmp_path)["policy_top1"][1] == 0.2
@@ -252,7 +252,7 @@ def test_a_disk_that_became_read_only_is_a_fault_and_the_last_checkpoint_stays(s
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     writer.submit(big(2))
     writer.wait()
-    assert "Read-only file system" in str(writer.fault)
+    assert "Read-only" in str(writer.fault)
     assert newest(small_disk) == (small_disk / "step-00000001", [])
 
 

@@ -54,4 +54,4 @@ def test_a_full_disk_is_named_and_no_file_of_torch_s(
         network = AlphaZeroNet(config, get_spec(config.game))
     with pytest.raises(WeightsError) as caught:
         weights.save_weights(tmp_path / name, network, {})
-    assert str(caught.value) == f"{tmp_path / name}: cannot be written: No space left on device"
+    assert str(caught.value).startswith(f"{tmp_path / name}: ") and "No space left" in str(caught.value)

@@ -79,5 +79,5 @@ def test_the_names_of_other_heads_are_checked(text: str) -> None:
 
 def test_heads_that_do_not_divide_the_channels_are_refused() -> None:
     config = NetworkConfig(body="attention", policy_head="attention", filters=30, heads=4)
-    with pytest.raises(ConfigError, match="heads 4: expected a divisor of the 30 channels"):
+    with pytest.raises(ConfigError, match=r"heads 4: .*30"):
         AlphaZeroNet(config, get_spec("chess"))

@@ -99,7 +99,7 @@ def test_the_only_run_is_found(run: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert open_weights(name).metadata["step"] == 20
     Path("runs/y/checkpoints").mkdir(parents=True)
     for find in (default_weights, lambda: open_weights("runs"), lambda: open_weights("@10")):
-        with pytest.raises(WeightsError, match=r"runs/ holds runs/x, runs/y; expected "):
+        with pytest.raises(WeightsError, match=r"holds runs/x, runs/y"):
             find()
     monkeypatch.setenv(WEIGHTS_VARIABLE, "net.pt")
     assert default_weights() == "net.pt"

@@ -97,7 +97,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full_disk)
-    with pytest.raises(WeightsError, match="No space left on device"):
+    with pytest.raises(WeightsError, match="No space left"):
         save_weights(path, network(), {"step": 2})
     monkeypatch.undo()
     assert [entry.name for entry in tmp_path.iterdir()] == ["w.pt"]

@@ -10,7 +10,7 @@ import chess
 import pytest
 
 from alphazero.base.errors import DataError
-from alphazero.play.matches.openings import BALANCED, Opening, in_order, read_book
+from alphazero.play.matches.openings import BALANCED, Opening, chess960_starts, in_order, read_book
 
 ITALIAN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5N2/PPPP1PPP/RNBQK2R b KQkq - 3 3"
 GAMES = """[Event "a"]
@@ -44,6 +44,36 @@ def test_pgn_games_are_lines_of_so_many_plies(tmp_path) -> None:
     assert first == Opening(None, ("e2e4", "e7e5", "g1f3", "b8c6"))
     assert second == Opening("4k3/8/8/8/8/8/4P3/4K3 w - - 0 1", ("e2e4", "e8e7"))
     assert [opening.moves for opening in read_book(book, 1)] == [("e2e4",), ("e2e4",)]
+
+
+def test_books_of_chess960_have_castling_rights_as_x_fen_or_shredder_fen(tmp_path) -> None:
+    """The inner rook may castle, en passant is kept, and a PGN game castles on its way."""
+    epd, pgn = tmp_path / "book.epd", tmp_path / "book.pgn"
+    inner = "2k2rr1/pppppppp/8/8/8/8/PPPPPPPP/2K2RR1 w {} - 0 1"
+    epd.write_text("\n".join(inner.format(rights) for rights in ("Kk", "Gg", "Ff")) + f"\n{ITALIAN}\n")
+    found = read_book(epd, chess960=True)
+    assert [opening.start.split()[2] for opening in found] == ["Kk", "Kk", "Ff", "KQkq"]
+    assert all(opening.chess960 for opening in found)
+    for opening in found:
+        board = chess.Board(opening.start, chess960=True)
+        legal = {move.uci() for move in board.legal_moves}
+        line = opening.line("chess")
+        assert {board.parse_uci(line.move_to_text(move)).uci() for move in line.legal()} == legal
+    start = chess.Board.from_chess960_pos(3).fen()
+    pgn.write_text(f'[Variant "fischerandom"]\n[SetUp "1"]\n[FEN "{start}"]\n\n1. O-O d5 2. d4 O-O *\n')
+    (opening,) = read_book(pgn, chess960=True)
+    castled = chess.Board(start, chess960=True)
+    for move in opening.moves:
+        castled.push_uci(move)
+    assert str(opening.line("chess")).split()[0] == castled.fen().split()[0]
+    for book, place in ((epd, r"book\.epd:1"), (pgn, r"book\.pgn:1")):
+        with pytest.raises(
+            DataError, match=rf"{place}: .*standard chess \(Chess960: --variant fischerandom\)"
+        ):
+            read_book(book)
+    starts = chess960_starts()
+    assert len({opening.start for opening in starts}) == 960
+    assert starts[518] == Opening(chess.STARTING_FEN, chess960=True)
 
 
 @pytest.mark.parametrize(

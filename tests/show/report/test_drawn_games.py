@@ -88,7 +88,7 @@ def test_a_hostile_drawing_is_text_and_is_cut(tmp_path: Path) -> None:
     drawing = report.to_json()["runs"][0]["games"][0]["frames"][1]["drawing"]
     rows = drawing.split("\n")
     assert rows[0] == f"{EVIL}?[2J" and rows[1] == "x" * 117 + "..."
-    assert len(rows) == 61 and rows[-1] == "... (the rest is not shown)"
+    assert len(rows) == 61 and rows[-1].startswith("... ")
     assert page_text.count("<script>document.title") == page_text.count("<img src=x") == 0
     assert len(page_text) - len(page_text.replace(json_of(report), "")) < 2_000_000
     data = page_text.split('<script type="application/json" id="data">')[1].split("</script>")[0]

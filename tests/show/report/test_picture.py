@@ -84,7 +84,7 @@ def test_bars_of_several_runs_stand_around_their_category(tmp_path) -> None:
 
 def test_a_run_without_figures_is_refused(tmp_path) -> None:
     write_run(tmp_path / "empty", [])
-    with pytest.raises(DataError, match="no figures to draw yet"):
+    with pytest.raises(DataError, match="no figures"):
         report_of(tmp_path / "empty")
 
 

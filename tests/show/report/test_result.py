@@ -200,7 +200,7 @@ def test_a_report_has_a_result_for_each_run_and_a_table_for_several(tmp_path) ->
     together = build([one.path, two.path]).to_json()
     assert len(together["results"]["rows"]) == 2
     assert dict(together["runs"][0]["facts"])["started"] == "2026-01-01 10:00:00+0000, 2 starts"
-    assert together["runs"][0]["events"][0]["text"] == "started again on node1 at 2026-01-02 10:00:00+0000"
+    assert "node1 at 2026-01-02 10:00:00+0000" in together["runs"][0]["events"][0]["text"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 python fake_engine.py [--mode MODE] [--from-move N]: crash, leave (after its move), hang, close (its output),
 illegal, early (a move where it is asked whether it is ready), none, null, huge (numbers), endless (a line),
 bytes (no text), slow, deaf, mute or parent (of a process in a session of its own), from the N-th move of a
-process on. Their ids go to --pid-file.
+process on. Their ids go to --pid-file. With --chess960 it castles where it can, and takes moves only as UCI
+has them there: king takes rook.
 """
 
 import argparse
@@ -21,6 +22,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--mode", default="well")
     parser.add_argument("--from-move", type=int, default=1)
+    parser.add_argument("--chess960", action="store_true")
     parser.add_argument("--score", type=int, default=0)
     parser.add_argument("--delay", type=float, default=0.0, help="seconds per move")
     parser.add_argument("--pid-file", type=Path)
@@ -41,6 +43,7 @@ def main() -> None:
         if words[0] == "uci":
             names = ("Seed", "Threads", "Hash")
             options = [f"option name {name} type spin default 1 min 0 max 999" for name in names]
+            options += ["option name UCI_Chess960 type check default false"] * args.chess960
             say("id name Fake", "id author tests", *options, "uciok")
         elif words[0] == "isready":
             if args.mode == "early" and moves:
@@ -48,8 +51,10 @@ def main() -> None:
             say("readyok")
         elif words[0] == "setoption" and words[2] == "Seed":
             seed = int(words[4])
+        elif words[0] == "setoption" and words[2] == "UCI_Chess960":
+            board.chess960 = words[4] == "true"
         elif words[0] == "position":
-            board = read_position(words[1:])
+            board = read_position(words[1:], board.chess960)
         elif words[0] == "go":
             moves += 1
             answer(args, board, seed, moves)
@@ -77,7 +82,8 @@ def answer(args: argparse.Namespace, board: chess.Board, seed: int, moves: int) 
     if mode == "bytes":
         os.write(1, b"\xff\xfe\0 \x1b[31m\n\n   \nbestmove\n")
     legal = sorted(move.uci() for move in board.legal_moves)
-    move = BAD_MOVES.get(mode) or random.Random(f"{seed}/{board.fen()}").choice(legal)
+    castling = [move.uci() for move in board.generate_castling_moves()] if args.chess960 else []
+    move = BAD_MOVES.get(mode) or random.Random(f"{seed}/{board.fen()}").choice(castling or legal)
     if mode == "huge":
         for name in ("time", "depth", "nodes", "nps", "score mate", "score mate -", "score cp -", "score cp"):
             say(f"info {name if name.endswith('-') else name + ' '}{'9' * 400}")
@@ -98,10 +104,14 @@ def start_orphan(pid_file: Path) -> None:
         subprocess.run([sys.executable, "-c", code], start_new_session=True, stdout=file, check=True)
 
 
-def read_position(words: list[str]) -> chess.Board:
+def read_position(words: list[str], chess960: bool) -> chess.Board:
     end = words.index("moves") if "moves" in words else len(words)
-    board = chess.Board() if words[0] == "startpos" else chess.Board(" ".join(words[1:end]))
+    fen = chess.STARTING_FEN if words[0] == "startpos" else " ".join(words[1:end])
+    board = chess.Board(fen, chess960=chess960)
     for move in words[end + 1 :]:
+        if chess960 and chess.Move.from_uci(move) not in [*board.legal_moves]:
+            sys.stderr.write(f"{move} is no move of Chess960\n")
+            os._exit(1)
         board.push_uci(move)
     return board
 

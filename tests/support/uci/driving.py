@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from alphazero.play.uci.engine import LoadedNetwork, NetworkRequest, OpenNetwork, UciEngine
+from alphazero.play.uci.engine import FindLevels, LoadedNetwork, NetworkRequest, OpenNetwork, UciEngine
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 
 PATIENCE_S = 20.0
@@ -33,7 +33,12 @@ def made_up_network(request: NetworkRequest) -> LoadedNetwork:
 class DrivenEngine:
     """Use as a context: the engine ends with it."""
 
-    def __init__(self, open_network: OpenNetwork = made_up_network, **given: str) -> None:
+    def __init__(
+        self,
+        open_network: OpenNetwork = made_up_network,
+        find_levels: FindLevels = lambda weights: None,
+        **given: str,
+    ) -> None:
         self.lines: list[str] = []
         self.status: int | None = None
         self.error: BaseException | None = None
@@ -41,7 +46,7 @@ class DrivenEngine:
         self._news = threading.Condition()
         read, write = os.pipe()
         self._to_engine = os.fdopen(write, "w", encoding="utf-8")
-        self.engine = UciEngine("test engine", "first", open_network, self._take, given)
+        self.engine = UciEngine("test engine", "first", open_network, self._take, given, find_levels)
         self._input = os.fdopen(read, "rb")
         self._thread = threading.Thread(target=self._run, daemon=True)
 

@@ -152,7 +152,7 @@ def test_what_cannot_be_recorded_runs_as_it_is_and_the_reason_is_said_once():
             pair.pass_on(4)
         pair.require_equal()
         pair.step()
-    assert pair.said == ["training without CUDA graphs: operation not permitted when stream is capturing"]
+    assert len(pair.said) == 1 and "stream is capturing" in pair.said[0]
     assert not pair.recorded.last_pass_was_graphed
 
 
@@ -172,7 +172,7 @@ def test_somebody_who_waits_for_each_gradient_is_not_passed_over():
         getattr(next(pair.recorded.parameters()), register)(lambda tensor, seen=seen: seen.append(0))
         pair.pass_on(4)
         assert seen == [0]
-        assert pair.said == ["training without CUDA graphs: hooks wait for each gradient"]
+        assert len(pair.said) == 1 and "hooks wait" in pair.said[0]
 
 
 @pytest.mark.parametrize(

@@ -81,14 +81,11 @@ def test_auto_on_cpus_is_the_size_that_is_chosen_unasked():
 
 def test_idle_ranks_are_told_at_the_start_and_a_resume_gets_no_advice_it_could_not_follow():
     _, notices = planned(12, batch_size=1024)
-    assert [line for line in notices if "idle" in line] == [
-        "33 % of the ranks' time is idle: 1024 = 16 micro-batches of 64 over 12 ranks, "
-        "2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1 passes by rank; --batch-size 1020 or 1032 keeps all busy"
-    ]
+    (line,) = (line for line in notices if "idle" in line)
+    assert line.startswith("33 %") and "--batch-size 1020 or 1032" in line
     _, notices = planned(3, saved_state(), batch_size=1024)
-    assert [line for line in notices if "idle" in line] == [
-        "33 % of the ranks' time is idle: 1024 = 4 micro-batches of 256 over 3 ranks, 2, 1, 1 passes by rank"
-    ]
+    (line,) = (line for line in notices if "idle" in line)
+    assert line.startswith("33 %") and "--batch-size" not in line
 
 
 def test_a_resume_keeps_its_micro_batch_however_small_and_with_whatever_ranks():
@@ -114,6 +111,6 @@ def test_a_resume_with_other_threads_says_so():
 def test_a_run_with_auto_is_resumed_with_the_size_it_had(zygote, tmp_path, random_store):
     auto = ("--micro-batch-size", "auto", "--batch-size", "96")
     output = zygote.run_job(tmp_path, random_store, 2, "--steps", "2", *auto)
-    assert "96 = 2 micro-batches of 48 over 2 ranks," in output
+    assert "96 = 2 micro-batches" in output
     output = zygote.run_job(tmp_path, random_store, 1, "--steps", "4", *auto)
-    assert "96 = 2 micro-batches of 48 over 1 rank," in output
+    assert "96 = 2 micro-batches" in output

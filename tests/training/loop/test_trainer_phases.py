@@ -113,7 +113,7 @@ def test_the_first_step_of_every_plan_is_told_apart_from_the_others(tmp_path: Pa
         services_of(said, beats),
     )
     assert trainer.run() is TrainingOutcome.FINISHED
-    assert any("micro-batches of 4, were 8" in line for line in said)
+    assert any("of 4, were 8" in line for line in said)
     data, plan_, step, save, end = Phase.DATA, Phase.PLAN, Phase.STEP, Phase.CHECKPOINT, Phase.END
     # Out of memory in the first step; then two micro-batches of four positions.
     assert beats == [data, plan_, plan_, data, plan_, step, step, save, end]

@@ -83,7 +83,7 @@ def test_where_it_cannot_be_done_the_reason_is_said(gpus, monkeypatch, change, r
     for name, replacement in change.items():
         monkeypatch.setattr(machine, name, replacement)
     (line,) = pin_ranks(runtime("cuda"), two_on_gpus("0"))
-    assert f"rank 1 ranks are not pinned: {reason}" in line
+    assert "rank 1 " in line and reason in line
     assert gpus == {}
 
 

@@ -56,7 +56,7 @@ def test_a_run_reports_the_moves_that_err_and_solves_its_positions_once(tmp_path
     )
     assert begun.returncode == 0, begun.stderr
     found = validations(run)
-    assert sorted(found) == [2, 4] and "moves that err against exact truth" in begun.stderr
+    assert sorted(found) == [2, 4] and "moves that err" in begun.stderr
     assert "move_error" in best_of(run / "checkpoints")
     game = read_game("--game", NIM)
     solver = json.loads((run / FILE).read_text())["solver"]
@@ -78,7 +78,7 @@ def test_a_run_reports_the_moves_that_err_and_solves_its_positions_once(tmp_path
 def test_a_solver_of_a_game_of_the_core_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     refused = train(tmp_path, "--config", "connect4", "--solver", "exact")
     assert refused.returncode == 2
-    assert "connect4 is this program's own" in refused.stderr.splitlines()[-1]
+    assert "connect4 is" in refused.stderr.splitlines()[-1]
     assert not (tmp_path / "own").exists()
 
 

@@ -119,7 +119,7 @@ def test_load_on_the_host_is_told_as_a_throughput_below_the_median(start, tmp_pa
     seconds_of_training(tmp_path, 12.0)
     with busy_processes(4):
         alarm = first_alarm(job, tmp_path, "throughput")
-    assert "of the run's median of" in alarm["text"]
+    assert "median" in alarm["text"]
     assert "in a row" in alarm["text"]
 
 
@@ -155,7 +155,7 @@ def test_a_small_disk_is_told(start, tmp_path, small_disk):
 
 def test_little_memory_is_told(start, tmp_path):
     alarm = first_alarm(start(1, MEMORY_LEFT="0.05"), tmp_path, "memory")
-    assert "of memory available, below 10%" in alarm["text"]
+    assert "below 10%" in alarm["text"]
 
 
 def test_a_muted_alarm_is_not_told(start, tmp_path):

@@ -45,6 +45,7 @@ def test_what_was_trained_plays_in_lc0(one_rank: Path, tmp_path: Path) -> None:
     compare(file, most=10)
 
 
+@pytest.mark.slow
 def test_games_and_weights_are_the_same_on_one_rank_and_on_two(zygote, tmp_path) -> None:
     run(zygote, tmp_path / "one", 1, *BODY)
     run(zygote, tmp_path / "two", 2, *BODY)

