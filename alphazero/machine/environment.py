@@ -23,8 +23,8 @@ from alphazero.machine.machine import list_devices
 from alphazero.machine.memory import count_cores, count_processors, read_memory
 from alphazero.machine.nvml import NvmlUnusable, device_files_present, open_nvml
 
-PACKAGE = Path(__file__).resolve().parents[1]
-CHECKOUT = PACKAGE.parent
+PACKAGE: Path = Path(__file__).resolve().parents[1]
+CHECKOUT: Path = PACKAGE.parent
 # What a wheel brings beside the code (CMakeLists.txt); a checkout has it in its own directory.
 SHARE = PACKAGE / "share"
 # Starts `alphazero ARGUMENTS`, or another module with `--module NAME`. All that starts Python does so by this
