@@ -77,6 +77,18 @@ class BusyError(AlphaZeroError):
     kind = "busy"
 
 
+class PlaceError(AlphaZeroError):
+    """The place where actors and a learner meet cannot be reached, or is full: a later try may succeed."""
+
+    kind = "place"
+
+
+class PlaceRefusedError(PlaceError):
+    """The place answers and refuses (rights, credentials, a clock, a name): only a person can change that."""
+
+    kind = "place refused"
+
+
 class PlayerError(AlphaZeroError):
     """A player of a match that crashes, falls silent or breaks the rules again and again."""
 

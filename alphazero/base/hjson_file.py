@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hjson.decoder import JSONArray, JSONObject, make_scanner
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import read_at_most
-from alphazero.base.text import shortened
+from alphazero.base.text import quoted, shortened
 
 KeyPath = tuple[str, ...]
 Scan = Callable[[str, int], tuple[object, int]]
@@ -24,17 +25,47 @@ MOST_DEPTH = 50
 
 @dataclass(frozen=True)
 class HjsonFile:
-    """An object read from `path`; lines: where the value of each key stands, by its path of keys."""
+    """An object read from `path`; lines: where the value of each key stands, by its path of keys.
+
+    flag: of the command line, which gave the values of `by_flag`.
+    """
 
     path: Path
     table: dict[str, Any]
     lines: Mapping[KeyPath, int]
+    flag: str = ""
+    by_flag: frozenset[KeyPath] = frozenset()
+
+    def place(self, keys: KeyPath) -> str:
+        """Flag, or file and line, that a value comes from."""
+        if keys in self.by_flag:
+            return self.flag
+        return f"{self.path}:{self.lines[keys]}" if keys in self.lines else str(self.path)
 
     def error(self, keys: KeyPath, value: object, wanted: str) -> ConfigError:
         """ConfigError naming file, line, key and value."""
-        line = f":{self.lines[keys]}" if keys in self.lines else ""
         text = shortened(json.dumps(value))
-        return ConfigError(f"{self.path}{line}: {shortened('.'.join(keys))} = {text}: {wanted}")
+        return ConfigError(f"{self.place(keys)}: {shortened('.'.join(keys))} = {text}: {wanted}")
+
+    def with_values(self, flag: str, given: Sequence[str]) -> HjsonFile:
+        """The same with values of a flag, KEY=VALUE each, which beat the file's. Raises ConfigError."""
+        table, by_flag = copy.deepcopy(self.table), set()
+        for text in given:
+            name, sign, value = text.partition("=")
+            keys = tuple(name.split("."))
+            inner: Any = table
+            for key in keys[:-1]:
+                inner = inner.setdefault(key, {}) if isinstance(inner, dict) else None
+            if not sign or not all(keys) or not isinstance(inner, dict) or len(keys) > MOST_DEPTH:
+                raise ConfigError(
+                    f"{flag} {quoted(text)}: expected KEY=VALUE, with dots between the names of a key"
+                )
+            try:
+                inner[keys[-1]] = json.loads(value)
+            except (ValueError, RecursionError):
+                inner[keys[-1]] = value
+            by_flag.add(keys)
+        return replace(self, table=table, flag=flag, by_flag=frozenset(by_flag))
 
 
 def read_hjson(path: Path) -> HjsonFile:

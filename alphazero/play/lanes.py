@@ -72,7 +72,7 @@ def from_batch(
     """
     if not batch.schema.equals(GAME_SCHEMA):
         raise DataError(f"{what}: columns are not those of this version")
-    _check_fit(batch, what)
+    check_fit(batch, what)
     games = []
     for row, values in enumerate(batch.select([*_NUMBERS, *_ENUMS]).to_pylist()):
         game = _core.SelfPlayGame()
@@ -91,7 +91,7 @@ def from_batch(
     return games
 
 
-def _check_fit(batch: pa.RecordBatch, what: str) -> None:
+def check_fit(batch: pa.RecordBatch, what: str) -> None:
     """Raises DataError unless each game has an entry a ply, an offset more, and policies that these span."""
     for field, column in zip(GAME_SCHEMA, batch.columns, strict=True):
         values: Any = column
@@ -111,10 +111,14 @@ def _check_fit(batch: pa.RecordBatch, what: str) -> None:
                 f"{what}: row {row}: {lengths[name][row]} entries of {name}; expected {wanted[row]}"
             )
     offsets: Any = batch.column("policy_offset")
-    for row in range(batch.num_rows):
-        offset = offsets[row].values.to_numpy().astype(np.int64)
-        if offset[0] != 0 or offset[-1] != lengths["policy_move"][row] or np.any(np.diff(offset) < 0):
-            raise DataError(f"{what}: row {row}: policy offsets do not fit its policies")
+    values, row_end = offsets.flatten().to_numpy().astype(np.int64), np.cumsum(plies + 1)
+    ends_wrong = values[row_end - 1] != lengths["policy_move"]
+    ends_wrong |= values[row_end - plies - 1] != 0
+    falls = np.flatnonzero(np.diff(values) < 0) + 1  # allowed from a game to the next
+    ends_wrong[np.searchsorted(row_end, falls[~np.isin(falls, row_end)], side="right")] = True
+    if ends_wrong.any():
+        row = np.flatnonzero(ends_wrong)[0]
+        raise DataError(f"{what}: row {row}: policy offsets do not fit its policies")
 
 
 def to_bytes(batch: pa.RecordBatch) -> bytes:

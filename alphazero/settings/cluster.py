@@ -34,6 +34,14 @@ class ClusterConfig:
         aliases=("num_gpus", "nproc_per_node"),
         metavar="N",
     )
+    actors: int | None = setting(
+        None,
+        "one machine: processes beside the ranks that play the games, each on a GPU that the ranks leave or "
+        "a share of the cores; --self-play-from is elsewhere then, unless it is given (docs/actors.md)",
+        minimum=1,
+        maximum=MOST_PROCESSES,
+        metavar="N",
+    )
     nodes: int | None = setting(
         None,
         "machines of the job (default: 1, or all hosts of the hostfile; fewer are its first ones)",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,7 @@ class FileValue:
     """A value for a setting.
 
     name: of the setting. path: the key, with dots. place: file and line. is_default: not written, but what
-    DeepSpeed takes where its block exists.
+    DeepSpeed takes where its block exists. is_flag: given by SET_FLAG.
     """
 
     name: str
@@ -50,6 +50,7 @@ class FileValue:
     path: str
     place: str = ""
     is_default: bool = False
+    is_flag: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,15 +118,20 @@ class _Reading:
         return self.file.error(tuple(path.split(".")), value, wanted)
 
     def place(self, path: str) -> str:
-        line = self.file.lines.get(tuple(path.split(".")))
-        return f"{self.file.path}:{line}" if line else str(self.file.path)
+        return self.file.place(tuple(path.split(".")))
 
 
-def read_deepspeed_settings(path: Path) -> DeepSpeedSettings:
-    """Read and check ds_config.json; ConfigError names file, line, key, value and what was expected."""
+SET_FLAG = "--deepspeed-set"
+
+
+def read_deepspeed_settings(path: Path, given: Sequence[str] = ()) -> DeepSpeedSettings:
+    """Read and check ds_config.json; ConfigError names file, line, key, value and what was expected.
+
+    given: KEY=VALUE each, of SET_FLAG, which beat the file.
+    """
     from alphazero.base.hjson_file import read_hjson  # a package that comes with DeepSpeed
 
-    file = read_hjson(path)
+    file = read_hjson(path).with_values(SET_FLAG, given)
     reading = _Reading(file, {})
     for block, types in (("optimizer", OPTIMIZERS), ("scheduler", SCHEDULERS)):
         if isinstance(table := file.table.get(block), dict):
@@ -247,7 +253,8 @@ def _values_in(reading: _Reading) -> Iterator[FileValue]:
             values = None if key.default is None else _read(reading, key, key.default)
         for name, value in zip(key.sets.split(), values or (), strict=False):
             if "muon" not in name or reading.variant("optimizer") == "Muon":
-                yield FileValue(name, value, key.path, reading.place(key.path), is_default)
+                place = reading.place(key.path)
+                yield FileValue(name, value, key.path, place, is_default, place == SET_FLAG)
 
 
 def _precision(reading: _Reading) -> tuple[FileValue | None, frozenset[str]]:
@@ -274,6 +281,7 @@ def _precision(reading: _Reading) -> tuple[FileValue | None, frozenset[str]]:
         wanted = f"{first.partition('.')[0]} is enabled too; expected one of the two"
         raise reading.error(second, True, wanted)
     for path, precision in on.items():
-        return FileValue(PRECISION, precision, path, reading.place(path)), frozenset(off)
+        place = reading.place(path)
+        return FileValue(PRECISION, precision, path, place, is_flag=place == SET_FLAG), frozenset(off)
     fp32 = FileValue(PRECISION, "fp32", "fp16, bf16, torch_autocast", str(reading.file.path), is_default=True)
     return None if is_auto else fp32, frozenset(off)

@@ -128,6 +128,7 @@ KEYS: tuple[Key, ...] = (
     Key("flops_profiler.enabled", words=SWITCH),
     Key("steps_per_print", "log_interval"),
     Key("tensorboard.enabled", "tensorboard"),
+    Key("tensorboard.output_path", "tensorboard_dir"),
     Key("wandb.enabled", "wandb"),
     Key("wandb.project", "wandb_project"),
     Key("wandb.team", "wandb_team"),
@@ -197,7 +198,7 @@ _IGNORED_BY_BLOCK = {
     "module_granularity_threshold "
     "zero_hpz_partition_size mics_shard_size mics_hierarchical_params_gather leaf_module "
     "override_module_apply compute_grad_norm",
-    "tensorboard": "output_path job_name",
+    "tensorboard": "job_name",
     "": "csv_monitor comet activation_checkpointing autotuning compile checkpoint datastates nebula "
     "data_types managed_gradient_accumulation dataloader_drop_last disable_python_gc "
     "zero_allow_untested_optimizer zero_force_ds_cpu_optimizer timers comms_logger dump_state log_level "

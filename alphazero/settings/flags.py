@@ -13,6 +13,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.section import MOST, MOST_SEED, HiddenHelp, range_text
 from alphazero.base.text import near_match, one_of, quoted
 from alphazero.machine.environment import is_installed, shipped
+from alphazero.settings.deepspeed_file import SET_FLAG
 from alphazero.settings.deepspeed_keys import KEYS
 from alphazero.settings.sections import OptimizerConfig, RunConfig, TrainingConfig
 
@@ -88,7 +89,9 @@ class Parser(argparse.ArgumentParser):
             return ConfigError(f"{said}; {self.prog} --help shows the usage")
         name = flag.lstrip("-").replace("-", "_")
         if key := key_of(name) or key_of(name.removeprefix("no_")):
-            return ConfigError(f"{flag}: no flag; expected {key} in a ds_config.json (--deepspeed-config)")
+            return ConfigError(
+                f"{flag}: no flag; expected {SET_FLAG} {key}=VALUE, or {key} in a ds_config.json"
+            )
         typed = OTHER_PROGRAMS.get(name, "")
         if typed.partition(" ")[0] in {*self.flags(), *others}:
             return ConfigError(f"{flag}: no flag of this program; expected {typed}")

@@ -217,8 +217,13 @@ def _taken(
     taken: dict[str, Any] = {}
     for one in _effective(settings, values, by_flag):
         if one.name in by_flag:
+            if one.is_flag and one.value != values[one.name]:
+                typed = f"{flag_of(one.name)} {_shown(values[one.name])}"
+                raise ConfigError(
+                    f"{one.place} {one.path}={_shown(one.value)} contradicts {typed}; expected one of them"
+                )
             continue
-        if one.name in by_user and one.value != values[one.name]:
+        if one.name in by_user and one.value != values[one.name] and not one.is_flag:
             if one.is_default:
                 continue
             raise _contradiction(settings, source, one.name, values, f"{one.name} = {one.value!r}")

@@ -336,6 +336,12 @@ class RunConfig:
         True, "record the uncommitted changes of files that git tracks (started-*.json)", scope=Scope.NODE
     )
     tensorboard: bool = setting(True, "write TensorBoard events", scope=Scope.NODE, is_common=True)
+    tensorboard_dir: str = setting(
+        "",
+        "directory of the runs' TensorBoard events; that of each run if empty",
+        scope=Scope.NODE,
+        **OF_JSON,
+    )
     wandb: bool = setting(
         False, "log to Weights & Biases as well (pip install wandb)", scope=Scope.NODE, is_common=True
     )

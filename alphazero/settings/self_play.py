@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from alphazero.base.place_name import read_place
 from alphazero.base.section import setting, share, step_count
 
 # Bounds: far above every sensible value, so that a slip of the keyboard is one line at once.
@@ -155,6 +156,28 @@ class SelfPlayConfig:
     )
     gate_score: float = share(
         0.55, "share of the points that the new weights need in these games", of_training=True
+    )
+    self_play_from: str = setting(
+        "here",
+        "who plays the games: the ranks (here), actors that meet them in a place (elsewhere), or both "
+        "(docs/actors.md)",
+        choices=("here", "elsewhere", "both"),
+        of_training=True,
+    )
+    place: str = setting(
+        "",
+        "directory or URL where actors bring their games (default: the directory `place` of the run)",
+        reads=lambda place, text: read_place(place, text) if text else text,
+        metavar="PLACE",
+        is_place=True,
+        of_training=True,
+    )
+    replay: str = setting(
+        "",
+        "train on the games of this run, generation by generation, and play none",
+        metavar="RUN",
+        is_place=True,
+        of_training=True,
     )
     window_minimum: int = setting(
         10_000, "positions of the smallest training window", minimum=1, maximum=10**12, of_training=True

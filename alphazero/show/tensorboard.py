@@ -1,15 +1,17 @@
 """TensorBoard: curves and texts of a run; each point once after resumes.
 
-The event files are in the run's directory, because TensorBoard names a run by the directory of its events.
+The event files are in a directory with the run's name, because TensorBoard names a run by it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import Field, MetricWriter
+from alphazero.settings.sections import RunConfig
 
 FLUSH_S = 10  # until a point is on disk where no checkpoint asks for it earlier
 # What the name of a curve begins with, by the kind of its figures. TensorBoard sorts groups by name and has
@@ -49,6 +51,11 @@ def points_of(kind: str, step: int, figures: Mapping[str, float]) -> Iterator[tu
             yield PREFIXES[kind] + name, at, value
 
 
+def events_directory(run: RunDirectory, config: RunConfig) -> Path:
+    """Where the run's event files are: in its own directory, or in the one of its name in tensorboard_dir."""
+    return Path(config.tensorboard_dir) / run.path.name if config.tensorboard_dir else run.path
+
+
 class TensorBoardViewer(MetricWriter):
     """Writes event files; a start hides the points that will be repeated.
 
@@ -56,7 +63,7 @@ class TensorBoardViewer(MetricWriter):
     value other than zero, so that what is always zero has no curve.
     """
 
-    def __init__(self, run: RunDirectory, first_step: int) -> None:
+    def __init__(self, directory: Path, first_step: int) -> None:
         """first_step: of the checkpoint that the run resumes from, else 0."""
         from torch.utils.tensorboard import SummaryWriter
 
@@ -65,7 +72,7 @@ class TensorBoardViewer(MetricWriter):
         self._shown_before = kept - 1
         self._last_steps: dict[str, int] = {}  # by curve, of the newest point
         writer: Any = SummaryWriter
-        self._writer = writer(str(run.path), purge_step=kept, flush_secs=FLUSH_S)
+        self._writer = writer(str(directory), purge_step=kept, flush_secs=FLUSH_S)
 
     def write(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
         """Add the figures that are curves; an event is a text, a line for each field."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters, JsonLinesWriter, MetricWriter
 from alphazero.settings.load import Config, to_table
-from alphazero.show.tensorboard import TensorBoardViewer
+from alphazero.show.tensorboard import TensorBoardViewer, events_directory
 from alphazero.show.weights_and_biases import start_wandb
 
 
@@ -21,5 +21,5 @@ def open_writers(
     finish = start_wandb(run, config.run, to_table(config), say) if config.run.wandb else None
     writers: list[MetricWriter] = [JsonLinesWriter(run, first_step)]
     if config.run.tensorboard:
-        writers.append(TensorBoardViewer(run, first_step))
+        writers.append(TensorBoardViewer(events_directory(run, config.run), first_step))
     return AllWriters(writers, first_step, finish)

@@ -11,6 +11,7 @@ from typing import Any
 from alphazero.base.errors import ConfigError
 from alphazero.run.directory import RunDirectory
 from alphazero.settings.sections import RunConfig
+from alphazero.show.tensorboard import events_directory
 
 ID_FILE = "wandb.id"
 
@@ -49,7 +50,7 @@ def start_wandb(
         if not path.exists():
             path.write_text(secrets.token_hex(4), encoding="utf-8")
         # Without copies of the files, which would stand below the run's directory and be read as well.
-        tensorboard.patch(save=False, root_logdir=str(run.path))
+        tensorboard.patch(save=False, root_logdir=str(events_directory(run, config)))
         started: Any = wandb.init(
             project=config.wandb_project,
             entity=config.wandb_team or None,

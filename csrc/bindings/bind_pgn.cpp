@@ -88,7 +88,23 @@ std::optional<IllegalGame> find_illegal(const Input<std::uint16_t>& moves,
 }
 
 template <Game G>
+std::optional<IllegalGame> judge(const Input<std::uint16_t>& moves, const Input<std::int32_t>& moves_offset,
+                                 const SearchArrays& search, RuledEnds& ends) {
+  check_offsets(moves_offset, moves.size(), "moves_offset");
+  const SearchColumns columns = columns_of(search);
+  columns.check("searches", span_of(moves_offset));
+  const std::vector<std::int32_t> fen_offset(moves_offset.size(), 0);
+  ends = {};
+  return find_illegal_game<G>(span_of(moves), span_of(moves_offset), {}, fen_offset, &columns, &ends);
+}
+
+template <Game G>
 void bind_check(nb::module_& module) {
+  static const std::string judge_name = "judge_" + std::string(G::kName) + "_games";
+  module.def(judge_name.c_str(), &judge<G>, "moves"_a.noconvert(), "moves_offset"_a.noconvert(),
+             "search"_a.noconvert(), "ends"_a, nb::call_guard<nb::gil_scoped_release>(),
+             "As find_illegal_..._game, of N games from the start of the game; a move after the end is a fault "
+             "too. ends: filled with what the rules say of each last position, up to the first fault.");
   static const std::string name = "find_illegal_" + std::string(G::kName) + "_game";
   module.def(name.c_str(), &find_illegal<G>, "moves"_a.noconvert(), "moves_offset"_a.noconvert(),
              "fen_bytes"_a.noconvert(), "fen_offset"_a.noconvert(), "search"_a.noconvert() = nb::none(),
@@ -203,6 +219,17 @@ void bind_pgn(nb::module_& module) {
       .def_ro("game", &IllegalGame::game, "row")
       .def_ro("ply", &IllegalGame::ply)
       .def_ro("reason", &IllegalGame::reason);
+  nb::class_<RuledEnds>(module, "RuledEnds", "What the rules say of the last positions of games.")
+      .def(nb::init<>(), "Of none yet.")
+      .def_prop_ro(
+          "termination", [](const RuledEnds& ends) { return view(ends.termination); }, kInternal,
+          "u8 [N]: the value of a Termination")
+      .def_prop_ro(
+          "result", [](const RuledEnds& ends) { return view(ends.result); }, kInternal,
+          "i8 [N]: 1, 0 or -1, +1 the first player won; 0 where the game is not over")
+      .def_prop_ro(
+          "first_to_move", [](const RuledEnds& ends) { return view(ends.first_to_move); }, kInternal,
+          "u8 [N]: 1 where it is the first player's turn");
 #define ALPHAZERO_BIND_CHECK(G) bind_check<G>(module);
   ALPHAZERO_ALL_GAMES(ALPHAZERO_BIND_CHECK)
 #undef ALPHAZERO_BIND_CHECK

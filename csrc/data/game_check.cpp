@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "data/policy_check.hpp"
 #include "games/all_games.hpp"
+#include "games/line.hpp"
 
 namespace alphazero {
 namespace {
@@ -32,6 +33,16 @@ std::optional<PolicyFault> fault_of_policy(const SearchColumns* search, std::siz
   return find_policy_fault(moves, legal, [](Move move) { return move; });
 }
 
+template <Game G>
+void add_end(RuledEnds& ends, const Line<G>& line) {
+  const Outcome outcome = line.outcome();
+  const bool first_to_move = G::first_player_to_move(line.state());
+  const auto result = static_cast<std::int8_t>(first_to_move ? outcome.value : -outcome.value);
+  ends.termination.push_back(static_cast<std::uint8_t>(outcome.termination));
+  ends.result.push_back(outcome.over() ? result : std::int8_t{0});
+  ends.first_to_move.push_back(first_to_move ? 1 : 0);
+}
+
 }  // namespace
 
 template <Game G>
@@ -39,7 +50,7 @@ std::optional<IllegalGame> find_illegal_game(std::span<const Move> moves,
                                              std::span<const std::int32_t> moves_offset,
                                              std::span<const char> fen_bytes,
                                              std::span<const std::int32_t> fen_offset,
-                                             const SearchColumns* search) {
+                                             const SearchColumns* search, RuledEnds* ends) {
   using State = typename G::State;
   const State initial = G::initial();
   const std::string_view fens(fen_bytes.data(), fen_bytes.size());
@@ -56,6 +67,7 @@ std::optional<IllegalGame> find_illegal_game(std::span<const Move> moves,
         return IllegalGame{row, 0, error.what()};
       }
     }
+    Line<G> line(state);
     for (std::int32_t at = moves_offset[game]; at < moves_offset[game + 1]; ++at) {
       const std::int32_t ply = at - moves_offset[game];
       const Move move = moves[at];
@@ -66,8 +78,15 @@ std::optional<IllegalGame> find_illegal_game(std::span<const Move> moves,
       if (!is_legal<G>(state, move, legal)) return fault(move, " is not legal");
       const auto of_policy = fault_of_policy<G>(search, game, ply, state, legal);
       if (of_policy) return fault(of_policy->move, std::string(" of the policy ") + of_policy->what);
-      G::apply(state, move);
+      if (ends == nullptr) {
+        G::apply(state, move);
+        continue;
+      }
+      if (line.outcome().over()) return fault(move, " is made after the end");
+      line.push(move);
+      state = line.state();
     }
+    if (ends != nullptr) add_end(*ends, line);
   }
   return std::nullopt;
 }
@@ -75,7 +94,7 @@ std::optional<IllegalGame> find_illegal_game(std::span<const Move> moves,
 #define ALPHAZERO_FIND_ILLEGAL(G)                                                  \
   template std::optional<IllegalGame> find_illegal_game<G>(                        \
       std::span<const Move>, std::span<const std::int32_t>, std::span<const char>, \
-      std::span<const std::int32_t>, const SearchColumns*);
+      std::span<const std::int32_t>, const SearchColumns*, RuledEnds*);
 ALPHAZERO_ALL_GAMES(ALPHAZERO_FIND_ILLEGAL)
 #undef ALPHAZERO_FIND_ILLEGAL
 

@@ -195,7 +195,7 @@ def test_positions_beyond_the_tables_cost_the_search_nothing_and_change_nothing(
 
 
 def test_a_wrong_path_is_refused_at_the_start_and_reported_later(tmp_path) -> None:
-    with pytest.raises(AlphaZeroError, match=r"^SyzygyPath '.*absent': No"):
+    with pytest.raises(AlphaZeroError, match=r"^SyzygyPath '.*absent': No such"):
         DrivenEngine(SyzygyPath=str(tmp_path / "absent"))
     with DrivenEngine() as engine:
         engine.send(f"setoption name SyzygyPath value {tmp_path}", "isready")
@@ -218,7 +218,7 @@ def test_the_fifty_move_rule_of_tables_is_an_option() -> None:
             told = engine.until("bestmove")[-2]
             assert f" wdl {wdl} " in told and " tbhits 1 " in told
         engine.send("setoption name Syzygy50MoveRule value no", "isready")
-        assert any("expected true or false; option unchanged" in line for line in engine.until("readyok"))
+        assert any("true or false" in line for line in engine.until("readyok"))
     with DrivenEngine(SyzygyPath=str(SYZYGY), Syzygy50MoveRule="false", UCI_ShowWDL="true") as engine:
         engine.send(late, "go nodes 5")
         assert " wdl 1000 0 0 " in engine.until("bestmove")[-2]

@@ -41,15 +41,15 @@ def test_levels_of_another_file_or_none_are_refused(weights: Path) -> None:
         {"scale": 1},
     ):
         file.write_text(json.dumps(text | changed))
-        with pytest.raises(DataError, match=r"net\.pt\.levels\.json: .*; expected what rate --levels writes"):
+        with pytest.raises(DataError, match=r"net\.pt\.levels\.json: .*--levels"):
             read_levels(weights)
     text["levels"][0]["elo"] = float("nan")
     file.write_text(json.dumps(text))
-    with pytest.raises(DataError, match="expected what rate --levels writes"):
+    with pytest.raises(DataError, match="rate --levels writes"):
         read_levels(weights)
     write_levels(weights, SCALE, MEASURED)
     weights.write_bytes(b"another network")
-    with pytest.raises(DataError, match=r"measured of another network; expected levels of net\.pt"):
+    with pytest.raises(DataError, match=r"another network; .*net\.pt"):
         read_levels(weights)
     write_levels(weights, SCALE, [Level(1, 600.0, 10), Level(2, 500.0, 10)])
     assert read_levels(weights) is None  # of one strength
@@ -87,4 +87,4 @@ def test_without_levels_the_engine_offers_no_elo_and_says_that_there_is_none(wei
             told = engine.until("bestmove")
             assert any("UCI_LimitStrength: no effect without levels" in line for line in told)
             assert " nodes 9 " in told[-2]
-    assert any("measured of another network" in line and "UCI_Elo has no effect" in line for line in told)
+    assert any("another network" in line and "UCI_Elo" in line for line in told)

@@ -280,10 +280,7 @@ def test_no_network_is_an_error_of_one_line(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ALPHAZERO_WEIGHTS", raising=False)
     assert main(["uci"]) == 2
-    assert (
-        "no network was named: runs/ holds no run; expected W, $ALPHAZERO_WEIGHTS or one run"
-        in capsys.readouterr().err
-    )
+    assert "runs/ holds no run" in capsys.readouterr().err
 
 
 def test_a_network_that_is_not_there_ends_the_process(tmp_path: Path) -> None:
@@ -295,7 +292,7 @@ def test_a_network_that_is_not_there_ends_the_process(tmp_path: Path) -> None:
         os.close(read)
         os.close(write)
     assert done.returncode == 2
-    assert "none.pt: no" in done.stderr and done.stderr.count("\n") == 1
+    assert "none.pt: no such" in done.stderr and done.stderr.count("\n") == 1
 
 
 DEFAULT_OF_LICHESS_BOT = """token: "xxxxxxxxxxxxxxxx"    # Lichess OAuth2 Token.
@@ -333,7 +330,7 @@ def test_what_is_written_for_lichess_bot_is_accepted_by_what_it_uses(
     monkeypatch.chdir(weights.parent)
     command = ["uci", weights.name, "--lichess-bot", str(bot), "--device", "cpu", "--option", "hash=8"]
     assert main(command) == 2
-    assert "no config.yml.default; expected the directory of lichess-bot" in capsys.readouterr().err
+    assert "no config.yml.default" in capsys.readouterr().err
     (bot / "config.yml.default").write_text(DEFAULT_OF_LICHESS_BOT)
     assert main([*command, "--option", "Skill=3"]) == 2 and [*bot.iterdir()] == [bot / "config.yml.default"]
     assert main(command) == 0
@@ -360,7 +357,7 @@ def test_files_of_lichess_bot_are_replaced_only_where_that_is_asked_for(
     config.chmod(0o600)
     command = ["uci", str(weights), "--lichess-bot", str(tmp_path), "--option", "SyzygyPath=a: 'b' # c"]
     assert main(command) == 2
-    assert "config.yml: already exists (--force replaces its section engine)" in capsys.readouterr().err
+    assert "config.yml: already" in capsys.readouterr().err
     assert main([*command, "--force"]) == 0
     written = yaml.safe_load(config.read_text())
     assert written["token"] == "secret" and config.stat().st_mode & 0o777 == 0o600
@@ -368,8 +365,8 @@ def test_files_of_lichess_bot_are_replaced_only_where_that_is_asked_for(
     config.unlink()
     (tmp_path / "config.yml.default").write_text("token: x\n")
     assert main(command) == 2
-    assert "engines/alphazero: already exists (--force replaces it)" in capsys.readouterr().err
+    assert "engines/alphazero: already" in capsys.readouterr().err
     assert main([*command, "--force"]) == 2
-    assert "config.yml.default: no section engine; expected one" in capsys.readouterr().err
+    assert "no section engine" in capsys.readouterr().err
     assert main(["uci", str(weights), "--force"]) == 2
     assert "--force: expected only with --lichess-bot" in capsys.readouterr().err

@@ -57,6 +57,7 @@ def test_whatever_a_preset_or_a_default_becomes_the_run_stays_as_it_was():
     of_a_start = {"run_name", "runs_dir", "tensorboard", "wandb", "health_interval", "log_format", "quiet"}
     of_a_start |= {
         "git_diff",
+        "tensorboard_dir",
         "wandb_project",
         "wandb_team",
         "wandb_group",

@@ -123,3 +123,69 @@ def test_the_place_of_each_setting_is_known(write):
     settings = read_deepspeed_settings(write('{\n"train_batch_size": 8}'))
     (place,) = (one.place for one in settings.values if one.name == "batch_size")
     assert place.endswith("ds.json:2")
+
+
+GIVEN = (
+    "gradient_accumulation_steps=4",
+    "wandb.project=go",
+    "tensorboard.output_path=events",
+    "zero_optimization.offload_optimizer.device=cpu",
+    "zero_optimization.stage=1",
+)
+
+
+def test_values_of_the_flag_beat_the_file_and_a_preset(write):
+    table = {"gradient_accumulation_steps": 2, "zero_optimization": {"stage": 2, "reduce_bucket_size": 5}}
+    settings = read_deepspeed_settings(write(table), GIVEN)
+    config = load_config("connect4", {}, settings)
+    training, run = config.training, config.run
+    assert (training.gradient_accumulation_steps, training.zero_stage) == (4, 1)
+    assert (run.wandb_project, run.tensorboard_dir) == ("go", "events")
+    offload = {"reduce_bucket_size": 5, "offload_optimizer": {"device": "cpu"}}
+    assert settings.zero_options_at(1) == offload
+    assert any("offload_optimizer" in line for line in decided(config))
+
+
+def test_values_of_the_flag_beat_a_toml_file_that_the_file_may_not_contradict(write, tmp_path):
+    mine = tmp_path / "mine.toml"
+    mine.write_text("[training]\nzero_stage = 0\n")
+    table = {"zero_optimization": {"stage": 1}}
+    with pytest.raises(ConfigError, match="zero_stage = 1 contradicts zero_stage = 0"):
+        load_config(str(mine), {}, read_deepspeed_settings(write(table)))
+    given = read_deepspeed_settings(write(table), ["zero_optimization.stage=2"])
+    assert load_config(str(mine), {}, given).training.zero_stage == 2
+
+
+def test_two_flags_that_contradict_each_other_are_an_error(write):
+    given = read_deepspeed_settings(write({}), ["zero_optimization.stage=2"])
+    assert load_config("", {"zero_stage": 2}, given).training.zero_stage == 2
+    message = r"^--deepspeed-set zero_optimization.stage=2 contradicts --zero-stage 1; expected one of them$"
+    with pytest.raises(ConfigError, match=message):
+        load_config("", {"zero_stage": 1}, given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            "gradient_accumulation_steps",
+            r"^--deepspeed-set 'gradient_accumulation_steps': expected KEY=VALUE",
+        ),
+        ("wandb..project=a", r"^--deepspeed-set 'wandb..project=a': expected KEY=VALUE"),
+        ("steps_per_print.x=3", r"^--deepspeed-set 'steps_per_print.x=3': expected KEY=VALUE"),
+        ("gradient_accumulation_steps=-1", r"^--deepspeed-set: gradient_accumulation_steps = -1: expected"),
+        (
+            "gradient_accumulation=4",
+            r"^--deepspeed-set: gradient_accumulation = 4: no such key; did you mean",
+        ),
+        (
+            "zero_optimization.offload_optimizer.device=nvme",
+            r"^--deepspeed-set: .*: expected one of cpu, none",
+        ),
+        ("wandb=" + "[" * 100_000, "wandb = "),
+    ],
+)
+def test_a_value_of_the_flag_that_cannot_be_names_the_flag(write, given, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        read_deepspeed_settings(write({"steps_per_print": 5}), [given])
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 1000

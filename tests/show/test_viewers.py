@@ -56,6 +56,16 @@ def test_tensorboard_has_curves_and_events(tmp_path):
     assert value.decode() == "**cause**: disk  \n**text**: the disk fills"
 
 
+def test_events_of_runs_are_side_by_side_in_a_directory_that_is_named(tmp_path):
+    run, config = RunDirectory(tmp_path / "mine"), load_config("connect4", {})
+    run.path.mkdir()
+    config = replace(config, run=replace(config.run, tensorboard_dir=str(tmp_path / "events")))
+    writers = open_writers(run, config, 0, print)
+    writers.write("step", 1, {"loss": 2.0})
+    writers.close()
+    assert list((tmp_path / "events" / "mine").glob("events.out.*")) and not list(run.path.glob("events.*"))
+
+
 def test_a_return_to_a_checkpoint_hides_what_came_after_it(tmp_path):
     run, config = RunDirectory(tmp_path), load_config("chess_cpu", {})
     writers = open_writers(run, config, 0, print)

@@ -1,4 +1,4 @@
-"""`alphazero selfplay`: games that a network plays against itself, into a game store."""
+"""`alphazero selfplay`: games that a network plays against itself, into a game store or for a learner."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.base.errors import AlphaZeroError, DataError
-from alphazero.base.section import add_flags
+from alphazero.base.errors import AlphaZeroError, ConfigError, DataError
+from alphazero.base.log import program_line
+from alphazero.base.place_name import read_place
+from alphazero.base.section import add_flags, flag_of, values_of_flags
+from alphazero.cli.command_table import GAME_FILE
 from alphazero.cli.flags import (
     add_config_flag,
     add_gpus_flag,
@@ -25,6 +28,7 @@ from alphazero.cli.flags import (
     network_of,
 )
 from alphazero.data.store.growing import GrowingStore
+from alphazero.games.registry import read_game
 from alphazero.machine.lock import only_writer
 from alphazero.play.lanes import concatenated, from_bytes, store_rows, to_bytes
 from alphazero.play.selfplay import describe, figures_of, play_first_games, tables_of
@@ -40,14 +44,23 @@ if TYPE_CHECKING:
     from alphazero.base.log import Work
     from alphazero.network.model.resnet import AlphaZeroNet
 
+GAMES_UNASKED = 1000
 SECTIONS = {"search": SearchConfig, "self_play": SelfPlayConfig}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The command's arguments, and the settings of search and self-play."""
     add_weights_flag(parser)
-    parser.add_argument("--out", type=Path, required=True, help="game store to create or append to")
-    add_number(parser, "--games", count, "games to play, the same ones for any --lanes and --gpus", 1000)
+    parser.add_argument("--out", type=Path, help="game store to create or append to")
+    parser.add_argument(
+        "--for",
+        dest="play_for",
+        metavar="PLACE",
+        help="play for the learner of this run, directory or URL (s3://...) with its newest weights and its "
+        "settings, until it ends or a signal comes (docs/actors.md)",
+    )
+    text = f"games to play, the same ones for any --lanes and --gpus (default: {GAMES_UNASKED})"
+    add_number(parser, "--games", count, text)
     add_number(
         parser, "--seconds", seconds(0.1), "play at most this long (default: no limit)", math.inf, metavar="S"
     )
@@ -59,14 +72,60 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--seed", default=argparse.SUPPRESS, metavar="N", help="seed of noise and openings (default: 0)"
     )
     add_flags(parser, SECTIONS, trains=False)
+    parser.set_defaults(precision=None)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play, store the games, report the speed."""
+    """Play, store the games, report the speed; or play for a learner."""
+    if args.play_for is not None:
+        return act(args)
+    if args.out is None:
+        raise ConfigError("neither --out nor --for: expected --out STORE, or --for PLACE of a learner")
+    args.games, args.precision = args.games or GAMES_UNASKED, args.precision or "fp32"
     args.weights = network_of(args)
     config, places = config_of(args), find_places(args.gpus, args.device)
     with sole_writer(args.out):
         return play(args, config, places)
+
+
+# What a machine decides for itself; a place has all other settings.
+OF_AN_ACTOR = frozenset({"lanes", "evaluation_batch", "evaluation_cache", "syzygy"})
+
+
+def act(args: argparse.Namespace) -> int:
+    """Be an actor, or with --gpus several; 0 also after a signal, since what is finished is published."""
+    from alphazero.training.loop.stop import StopRequest
+
+    typed = [name for section in SECTIONS.values() for name in values_of_flags(section, vars(args))]
+    typed = [name for name in typed if name not in OF_AN_ACTOR]
+    typed += [name for name in ("network", "weights", "out", "games", "config") if getattr(args, name)]
+    typed += [name for name in ("json", "seed") if getattr(args, name, False)]
+    if typed:
+        flag = "W" if typed[0] == "network" else flag_of(typed[0])
+        raise ConfigError(f"{flag} with --for: expected it at the learner, which decides it")
+    read_place("--for", args.play_for)
+    places, stop = find_places(args.gpus, args.device), StopRequest()
+    if not places:
+        run_as_actor(args, lambda: not stop.requested)
+    with Workers("selfplay", args, places) as workers:
+        for _ in workers.replies(["play"] * len(workers), lambda: not stop.requested):
+            pass
+    return 0
+
+
+def run_as_actor(args: argparse.Namespace, go_on: Callable[[], bool]) -> None:
+    """Play for the learner of --for until --seconds have passed or go_on gives False."""
+    from alphazero.play.actors.actor import OfThisMachine, run_actor
+
+    until, own = time.monotonic() + args.seconds, values_of_flags(SelfPlayConfig, vars(args))
+    game = getattr(args, GAME_FILE, None)
+    name = read_game("--game", game) if game else ""
+    machine = OfThisMachine(device_of(args.device), name, args.precision, own)
+
+    def say(text: str) -> None:
+        print(program_line(text), file=sys.stderr, flush=True)
+
+    run_actor(args.play_for, machine, lambda: go_on() and time.monotonic() < until, say)
 
 
 def config_of(args: argparse.Namespace) -> Config:
@@ -182,6 +241,10 @@ def work(args: argparse.Namespace, worker: Worker) -> None:
     """A worker of this command: its share of the games."""
     from alphazero.network.weights.open_network import open_network
 
+    if args.play_for is not None:
+        for _ in worker.tasks():
+            run_as_actor(args, lambda: not worker.is_asked_to_stop)
+        return
     config = config_of(args)
     network, _ = open_network(args.weights, device_of(args.device))
     for task in worker.tasks():

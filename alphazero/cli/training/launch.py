@@ -184,6 +184,8 @@ def run(args: argparse.Namespace) -> int:
     if continued and plan.node_rank == 0:
         train.check_resumed(config, continued)
     settled = check_batches(plan, config, continued)
+    if any(host.players for host in plan.hosts) and config.self_play.self_play_from == "here":
+        raise ConfigError("--actors with --self-play-from here: expected elsewhere, or both")
     if plan.node_rank == 0:
         require_wandb(config.run)
     notices = train.unread_variables(os.environ)
@@ -195,7 +197,8 @@ def run(args: argparse.Namespace) -> int:
         if not plan.is_head and plan.node_rank == 0 and not machines.port_is_free(plan.master_port):
             fate = "refuse it" if plan.port_is_chosen else "take another one"
             say(f"port {plan.master_port} is in use here now: a start would {fate}")
-        for line in dry_run_lines(plan, (*PROGRAM, *arguments)):
+        place = config.self_play.place or str(train.run_directory(config, fresh_start=False).path)
+        for line in dry_run_lines(plan, (*PROGRAM, *arguments), place):
             print(line)
         return 0
     for line in notices:
@@ -224,6 +227,7 @@ def _start(
         is_strict=not args.no_preflight,
         data=(*config.data.data, *config.data.validation_data),
         sync_data=args.sync_data,
+        place=config.self_play.place,
         quiet=config.run.quiet,
     )
     command = typed_command(sys.argv, os.environ)
@@ -265,6 +269,8 @@ def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], argparse.Na
         arguments += ["--device", args.device]
     if args.no_preflight:
         arguments.append("--no-preflight")
+    if getattr(args, "actors", None) and not any(word.startswith("--self-play-from") for word in arguments):
+        arguments += ["--self-play-from", "elsewhere"]
     parsed, unknown = parser.parse_known_args(arguments)
     if unknown:
         raise parser.unknown_error(unknown, list(build_parser("launch").flags()))

@@ -36,7 +36,7 @@ from alphazero.run.directory import RESTART_VARIABLE, RunDirectory, choose_run_d
 from alphazero.run.find import check_spelling, find_resumed
 from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
 from alphazero.settings.chosen import OUTSIDE_PRESET, line_of, measure, with_chosen
-from alphazero.settings.deepspeed_file import read_deepspeed_settings
+from alphazero.settings.deepspeed_file import SET_FLAG, read_deepspeed_settings
 from alphazero.settings.flags import Parser, whole
 from alphazero.settings.load import SECTIONS, Config, load_config
 from alphazero.settings.scope import changed_settings, kept_settings, require_same_run
@@ -86,6 +86,15 @@ def configure(parser: Parser) -> None:
         default="",
         metavar="FILE",
         help="DeepSpeed settings (default: the ds_config.json of this program)",
+    )
+    start.add_argument(
+        SET_FLAG,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="values of a ds_config.json, which beat the file's: gradient_accumulation_steps=4 "
+        "wandb.project=NAME tensorboard.output_path=DIR zero_optimization.offload_optimizer.device=cpu",
     )
     start.add_argument(
         "--deepspeed",
@@ -157,7 +166,8 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> Config:
     check_spelling(args.resume)
     if is_outside(str(flags.get("game", ""))):
         default_preset = OUTSIDE_PRESET
-    settings = read_deepspeed_settings(Path(deepspeed_config_file(args) or shipped("ds_config.json")))
+    file = Path(deepspeed_config_file(args) or shipped("ds_config.json"))
+    settings = read_deepspeed_settings(file, args.deepspeed_set)
     config = load_config(args.config or default_preset, flags, settings, is_named=bool(args.config))
     given = [(path, "--data") for path in config.data.data]
     for path, flag in (*given, *((path, "--validation-data") for path in config.data.validation_data)):

@@ -27,7 +27,7 @@ from alphazero.launch.agent.processes import JobEnding, SignalInbox, processes_o
 from alphazero.launch.agent.protocol import CHUNK_BYTES, Beat, Channel, Ended, Output
 from alphazero.launch.agent.rank_output import OutputStream, RankOutputs
 from alphazero.launch.blame import FAILURE_VARIABLE, order_of_blame, read_account
-from alphazero.launch.plan.launch_plan import LaunchPlan
+from alphazero.launch.plan.launch_plan import Command, LaunchPlan
 from alphazero.machine.die_with_parent import die_with
 from alphazero.machine.environment import CHECKOUT
 from alphazero.run.rank import JOB_VARIABLE, OUTPUT_VARIABLE, STACKS_SIGNAL, STOPPED, Failure, read_record
@@ -63,7 +63,8 @@ class NodeAgent:
         self._name = plan.hosts[node_rank].remote.name
         command = plan.hosts[node_rank].command
         assert command is not None
-        self._command = command
+        self._command, self._actors = command, plan.hosts[node_rank].actors
+        self._players: list[subprocess.Popen[bytes]] = []
         self._first_rank, self._num_ranks = sum(plan.ranks[:node_rank]), plan.ranks[node_rank]
         self._inbox = inbox
         self._selector = selectors.DefaultSelector()
@@ -106,14 +107,24 @@ class NodeAgent:
         return self._account(self._serve(process))
 
     def _start(self) -> subprocess.Popen[bytes]:
-        environment = self._command.environment(os.environ)
+        """The launcher of the ranks; beside it actors, which end with the job."""
+        process = self._start_one(self._command, self._launcher_output)
+        for number, command in enumerate(self._actors):
+            log = self._logs / f"{self._name}-actor{number}.log"
+            output = OutputStream(None, log, True, self._send_output)
+            self._ranks[-1 - number] = output
+            self._players.append(self._start_one(command, output))
+        return process
+
+    def _start_one(self, command: Command, output: OutputStream) -> subprocess.Popen[bytes]:
+        environment = command.environment(os.environ)
         paths = environment.get("PYTHONPATH", "").split(os.pathsep)
         environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, (str(CHECKOUT), *paths))))
         environment[JOB_VARIABLE] = self._plan.token
         environment[OUTPUT_VARIABLE] = str(self._outputs.directory)
         environment[FAILURE_VARIABLE] = str(self._account_file)
         process = subprocess.Popen(
-            self._command.argv,
+            command.argv,
             env=environment,
             cwd=self._plan.directory,
             stdin=subprocess.DEVNULL,
@@ -124,7 +135,7 @@ class NodeAgent:
         )
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
-        self._selector.register(process.stdout.fileno(), selectors.EVENT_READ, self._launcher_output)
+        self._selector.register(process.stdout.fileno(), selectors.EVENT_READ, output)
         return process
 
     def _serve(self, process: subprocess.Popen[bytes]) -> int:
@@ -145,7 +156,9 @@ class NodeAgent:
             code = process.poll()
             if code is not None and self._failed_at is None:
                 self._failed_at = now
-                self._num_left = 0 if self._ending else len(processes_of(self._plan.token))
+                players = {player.pid for player in self._players}
+                left = [one for one in processes_of(self._plan.token) if one.pid not in players]
+                self._num_left = 0 if self._ending else len(left)
                 self._end()
             if self._ending is not None and self._ending.advance() and code is not None:
                 return code if code >= 0 else 128 - code

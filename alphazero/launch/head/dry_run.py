@@ -10,6 +10,7 @@ from dataclasses import replace
 from alphazero.launch.head.remote import remote_argv
 from alphazero.launch.plan import programs
 from alphazero.launch.plan.commands import (
+    actor_commands,
     bare_command,
     build_command,
     interface_variables,
@@ -20,8 +21,8 @@ from alphazero.launch.plan.sources import is_ip
 from alphazero.machine.machine import interface_towards
 
 
-def dry_run_lines(plan: LaunchPlan, program: Sequence[str]) -> Iterator[str]:
-    """Lines that a shell runs; those that begin with # are comments."""
+def dry_run_lines(plan: LaunchPlan, program: Sequence[str], place: str) -> Iterator[str]:
+    """Lines that a shell runs; those that begin with # are comments. place: where actors meet the ranks."""
     if plan.is_head:
         for rank in range(plan.num_nodes):
             yield from _lines_of_host(plan, rank, program)
@@ -34,7 +35,10 @@ def dry_run_lines(plan: LaunchPlan, program: Sequence[str]) -> Iterator[str]:
             plan = plan.with_started([replace(own, interface=interface)])
         else:
             yield f"# interface: the one towards {plan.master_addr}, looked up at the start"
-    yield build_command(plan, plan.node_rank or 0, os.environ, sys.executable, program).shown()
+    rank = plan.node_rank or 0
+    yield build_command(plan, rank, os.environ, sys.executable, program).shown()
+    for command in actor_commands(plan, rank, os.environ, sys.executable, place):
+        yield command.shown()
 
 
 def _lines_of_host(plan: LaunchPlan, rank: int, program: Sequence[str]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from alphazero.launch.head.lines import banner
 from alphazero.launch.head.probe import Question
 from alphazero.launch.head.sync_data import data_digest, send
 from alphazero.launch.plan import programs
-from alphazero.launch.plan.commands import RANK_VARIABLES, build_command
+from alphazero.launch.plan.commands import RANK_VARIABLES, actor_commands, build_command
 from alphazero.launch.plan.launch_plan import Command, LaunchPlan, Variable
 from alphazero.launch.plan.node import devices_of
 from alphazero.machine.machine import interface_towards
@@ -59,7 +59,8 @@ class Supervision:
 
     choose_run: from the device (cuda or cpu) to the run's absolute directory and the arguments of the
     trainer. runs_directory: where the run will be, until it is known. data: paths that every host must have
-    as the head does; sync_data: send it where it is missing. quiet: print nothing of how ranks are started.
+    as the head does; sync_data: send it where it is missing. place: where actors of the plan meet the ranks,
+    "" for the run's own. quiet: print nothing of how ranks are started.
     is_strict: start only on hosts in which the comparison finds no fault, and let all ranks meet for a moment
     before a start that uses hosts which the start before it did not.
     """
@@ -70,6 +71,7 @@ class Supervision:
     runs_directory: str
     data: tuple[str, ...] = ()
     sync_data: bool = False
+    place: str = ""
     quiet: bool = False
     is_strict: bool = True
     first_delay_s: float = FIRST_DELAY_S
@@ -347,7 +349,11 @@ class Supervisor:
                 for line in banner(plan, command):
                     self._say(line)
             command = Command(command.argv, (*passed_on, *command.variables, *of_start), RANK_VARIABLES)
-            hosts.append(replace(host, command=command))
+            actors: tuple[Command, ...] = ()
+            if is_job and self._run is not None:
+                place = self._job.place or self._run.directory
+                actors = actor_commands(plan, rank, environment, sys.executable, place)
+            hosts.append(replace(host, command=command, actors=actors))
         return replace(plan.with_started(hosts), token=uuid.uuid4().hex)
 
 

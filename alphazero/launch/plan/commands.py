@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from alphazero.launch.plan.launch_plan import Command, HostPlan, LaunchPlan, Variable
 from alphazero.launch.plan.programs import DEEPSPEED, TORCHRUN, words_of
+from alphazero.machine.environment import START
 from alphazero.machine.machine import HOST_WEIGHT_VARIABLE, THREADS_VARIABLE, omp_threads
 
 # What an outer launcher (srun, torchrun, mpirun) left in the environment must not reach our ranks.
@@ -40,6 +41,33 @@ def bare_command(plan: LaunchPlan, node_rank: int, python: str, program: Sequenc
     """The launcher's command without the environment that the host chooses."""
     build = _deepspeed_command if plan.launcher == "deepspeed" else _torchrun_command
     return build(plan, node_rank, python, program)
+
+
+def actor_commands(
+    plan: LaunchPlan, node_rank: int, environment: Mapping[str, str], python: str, place: str
+) -> tuple[Command, ...]:
+    """What plays beside the ranks of this node. place: where actors meet the learner."""
+    host = plan.hosts[node_rank]
+    removed = tuple(name for name in RANK_VARIABLES if name in environment)
+    threads = _threads(host)
+    return tuple(
+        Command(
+            (python, START, "selfplay", "--for", place, "--device", "cuda" if device else "cpu"),
+            (
+                Variable("CUDA_VISIBLE_DEVICES", device, "the device of this actor")
+                if device
+                else Variable("OMP_NUM_THREADS", threads, "its share of the cores"),
+            ),
+            removed,
+        )
+        for device in host.players
+    )
+
+
+def _threads(host: HostPlan) -> str:
+    """Of each process of a host."""
+    assert host.machine is not None and host.num_ranks is not None
+    return str(max(1, host.machine.num_cores // (host.num_ranks + len(host.players))))
 
 
 def _torchrun_command(plan: LaunchPlan, node_rank: int, python: str, program: Sequence[str]) -> Command:
@@ -86,9 +114,8 @@ def choose_environment(
     host = plan.hosts[node_rank]
     assert host.machine is not None
     assert host.num_ranks is not None
-    cores = host.machine.num_cores
-    threads = str(max(1, cores // host.num_ranks))
-    chosen = [Variable("OMP_NUM_THREADS", threads, f"{cores} cores, processes: {host.num_ranks}")]
+    cores, processes = host.machine.num_cores, host.num_ranks + len(host.players)
+    chosen = [Variable("OMP_NUM_THREADS", _threads(host), f"{cores} cores, processes: {processes}")]
     if omp_threads(environment):
         chosen.append(Variable(THREADS_VARIABLE, environment["OMP_NUM_THREADS"], "OMP_NUM_THREADS is set"))
     if plan.device == "cpu":

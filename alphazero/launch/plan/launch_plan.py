@@ -74,7 +74,9 @@ class HostPlan:
     visible devices, by position, --include or --exclude left; empty for the first num_ranks.
 
     What the host reports and what follows from it: machine; devices, the CUDA_VISIBLE_DEVICES entries of its
-    ranks, one each, empty on a CPU; interface, on its route to the master; command, what its agent starts.
+    ranks, one each, empty on a CPU; interface, on its route to the master; command, what its agent starts;
+    players, what each of its actors plays on: an entry of CUDA_VISIBLE_DEVICES, or "" for a share of the
+    cores; actors, what the agent starts for these.
     """
 
     remote: Remote
@@ -86,6 +88,8 @@ class HostPlan:
     devices: tuple[str, ...] = ()
     interface: str = ""
     command: Command | None = None
+    players: tuple[str, ...] = ()
+    actors: tuple[Command, ...] = ()
 
 
 @dataclass(frozen=True)

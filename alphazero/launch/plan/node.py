@@ -110,6 +110,27 @@ def resolve_devices(
     return "cuda", replace(own, num_ranks=len(devices), devices=devices), tuple(notices)
 
 
+def with_players(device: str, own: HostPlan, number: int, setting: str | None, is_given: bool) -> HostPlan:
+    """A host with `number` actors beside its ranks, each on a device that these leave.
+
+    setting: CUDA_VISIBLE_DEVICES. is_given: the number of ranks is; else they give devices up. Raises
+    LaunchError where there are too few.
+    """
+    if device == "cpu":
+        return replace(own, players=("",) * number)
+    assert own.machine is not None
+    visible = visible_devices(own.machine.devices, setting)
+    free = tuple(one for one in visible if one not in own.devices) if is_given else own.devices[1:]
+    if len(free) < number:
+        raise LaunchError(
+            f"--actors {number}: {counted(len(visible), 'NVIDIA device')} here for "
+            f"{counted(len(own.devices) if is_given else 1, 'rank')} as well; expected at most {len(free)}"
+        )
+    players = free[len(free) - number :]
+    devices = tuple(one for one in own.devices if one not in players)
+    return replace(own, num_ranks=len(devices), devices=devices, players=players)
+
+
 def devices_of(host: HostPlan, visible: tuple[str, ...]) -> tuple[str, ...]:
     """The devices of a host's ranks, of those `visible` there; all where it counts them itself."""
     return tuple(visible[slot] for slot in host.slots) if host.slots else visible[: host.num_ranks]

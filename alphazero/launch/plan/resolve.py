@@ -22,7 +22,7 @@ from alphazero.launch.plan.launch_plan import (
     LaunchPlan,
     Remote,
 )
-from alphazero.launch.plan.node import ChooseCpuRanks, resolve_devices
+from alphazero.launch.plan.node import ChooseCpuRanks, resolve_devices, with_players
 from alphazero.launch.plan.outer import SettingClaim
 from alphazero.launch.plan.sources import (
     LaunchRequest,
@@ -92,18 +92,30 @@ def resolve(
         min_nodes=_choose_min_nodes(sources, role, len(hosts)),
         limits=_choose_limits(sources),
     )
+    actors = sources.choice("actors", int, 0)
+    if actors and (plan.is_head or plan.num_nodes > 1):
+        raise LaunchError(
+            f"--actors {actors}: is of one machine; expected `alphazero selfplay --for` on others"
+        )
     if plan.is_head:
         return plan
     assert node_rank is not None
     count = counts[node_rank]
     # Machines that were started one by one do not know each other's cores: there a number must be given.
-    choose = cpu_ranks if plan.num_nodes == 1 else None
+    choose = _leaving(cpu_ranks, actors) if cpu_ranks is not None and plan.num_nodes == 1 else None
     source = count.text if count else ""
     device, own, notices = resolve_devices(plan.device, plan.own, source, machine, environment, choose)
+    if actors:
+        own = with_players(device, own, actors, environment.get("CUDA_VISIBLE_DEVICES"), bool(count))
     own = replace(own, remote=Remote(machine.host_name), address=own.address or plan.master_addr)
     # Other nodes that count their devices themselves are taken to have as many as this one.
     hosts = tuple(replace(host, num_ranks=host.num_ranks or own.num_ranks) for host in plan.hosts)
     return replace(plan, hosts=hosts, device=device, notices=plan.notices + notices).with_started([own])
+
+
+def _leaving(cpu_ranks: ChooseCpuRanks, actors: int) -> ChooseCpuRanks:
+    """The choice of CPU ranks that leaves a core for each actor."""
+    return lambda num_cores: cpu_ranks(max(1, num_cores - actors))
 
 
 def _count_nodes(sources: Sources) -> SettingClaim[int]:

@@ -13,8 +13,11 @@ from typing import Any
 from alphazero.base.errors import AlphaZeroError, GameInputError
 from alphazero.base.text import quoted
 from alphazero.games.board import Board
+from alphazero.games.core_types import Line
 from alphazero.games.drawing import can_be_flipped
 from alphazero.games.notation import move_texts, read_move
+from alphazero.games.outside.drawn_board import cells_of_drawing
+from alphazero.games.outside.names import is_outside
 from alphazero.play.net import Net
 from alphazero.play.search_text import LONGEST_PV
 from alphazero.play.session import pgn_of, require_chess
@@ -27,6 +30,7 @@ from alphazero.show.report.panel import rounded
 MOST_MOVES = 4096
 MOST_SECONDS = 600.0
 MOST_SEARCHES = 4  # under way or waiting, over all tabs
+MOST_DRAWN = 1000  # legal moves of a position, each of which is drawn to find its squares
 ARROWS = 5
 TICK_S = 0.1
 
@@ -113,7 +117,7 @@ def _found(board: Board, found: Snapshot) -> dict[str, Any]:
     assert found.best is not None
     line = board.line
     names = names_of(line)
-    reader = MoveReader(line)
+    reader = MoveReader(line, _drawn_cells(line))
     is_first = line.first_player_to_move
     first = found.moves[:ARROWS]
     return {
@@ -160,7 +164,7 @@ class Replay:
                 if number == len(moves):
                     line = board.line
                     pushed = names_of(line)[read_move(line, text)]
-                    move = MoveReader(line).arrow(pushed)[:3]
+                    move = MoveReader(line, _drawn_cells(line)).arrow(pushed)[:3]
                 board.push(text)
             except GameInputError as error:
                 raise GameInputError(f"move {number}: {error}") from None
@@ -171,9 +175,14 @@ class Replay:
         board = self.board
         line = board.line
         names = [] if board.is_over else names_of(line).values()
-        reader = MoveReader(line)
+        cells = _drawn_cells(line)
+        reader = MoveReader(line, cells)
+        drawn = (
+            {"cells": cells, "size": [line.BOARD_HEIGHT, line.BOARD_WIDTH]} if cells else position_of(line)
+        )
         return {
-            **position_of(line),
+            **drawn,
+            "first_to_move": line.first_player_to_move,
             "move": self.move,
             "pushed": self.pushed,
             "shown": self.shown,
@@ -185,6 +194,12 @@ class Replay:
             "result": board.result,
             "why": board.termination.replace("_", " "),
         }
+
+
+def _drawn_cells(line: Line) -> str | None:
+    """The squares of a board that rules outside the core draw; None for others, and where moves are many."""
+    is_board = is_outside(line.NAME) and len(line.legal()) <= MOST_DRAWN
+    return cells_of_drawing(line) if is_board else None
 
 
 RESULTS = ("1-0", "0-1")

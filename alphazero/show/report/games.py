@@ -20,6 +20,7 @@ from alphazero.data.store.store import GameStore
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import draw, rows_of
 from alphazero.games.notation import RESULTS
+from alphazero.games.outside.drawn_board import cells_of_drawing, squares_of_move
 from alphazero.games.outside.names import is_outside
 from alphazero.games.registry import CHESS, known_game, make_line
 from alphazero.run.validation_record import SeenGame, SeenGames, SeenPly, ValidationRecord
@@ -33,8 +34,10 @@ class MoveReader:
     its share. Origin -1: a stone is put; target -1: a pass, or a game whose squares are not known.
     """
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, cells: str | None = None) -> None:
+        """cells: those of the drawing, where moves of rules outside the core lead from square to square."""
         self._line = line
+        self._cells = cells if is_outside(line.NAME) or line.NAME == CHESS else cells_of(line)
         self._moves = {text: move for move, text in names_of(line).items()}
         self._chess = chess.Board(str(line)) if line.NAME == CHESS else None
 
@@ -51,11 +54,12 @@ class MoveReader:
             parsed = self._chess.parse_uci(text)
             origin, target = (chess.square_mirror(one) for one in (parsed.from_square, parsed.to_square))
             text = self._chess.san(parsed)
-        elif not is_outside(self._line.NAME):
+        elif self._cells is not None:
             after = self._line.copy()
             after.push(move)
-            squares = zip(cells_of(self._line), cells_of(after), strict=True)
-            target = next((at for at, (was, now) in enumerate(squares) if was == "." != now), -1)
+            cells = cells_of_drawing(after) if is_outside(after.NAME) else cells_of(after)
+            if cells is not None:
+                origin, target = squares_of_move(self._cells, cells, self._line.BOARD_WIDTH)
         return [shortened(text), origin, target, rounded(share)]
 
     def arrows(self, moves: Iterable[tuple[str, float]]) -> list[list[Any]]:

@@ -25,11 +25,12 @@ class Part(Enum):
     GRADIENTS = "gradients"  # all-reduce and what else moves gradients, weights and statistics between ranks
     CHECKPOINT = "checkpoint"  # copying the state that a writer then writes beside training
     SELF_PLAY = "self-play"
+    WAITING = "waiting for games"  # that actors bring
     APART = "apart"  # no part of training: the start, validation
 
 
 # The kind of work that begins with a part; within the others it stays as it is.
-WORK = {Part.HOST: "training", Part.SELF_PLAY: "self-play", Part.APART: ""}
+WORK = {Part.HOST: "training", Part.SELF_PLAY: "self-play", Part.WAITING: "", Part.APART: ""}
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,17 @@ the generations stand.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from alphazero.base.errors import CheckpointError
+from alphazero.base.records import from_table
+from alphazero.base.text import reason
 from alphazero.data.store.growing import GrowingStore
 from alphazero.data.store.store import MANIFEST_NAME, GameStore
 from alphazero.play import lanes as games
+from alphazero.play.actors.pointers import Account
 from alphazero.play.selfplay import check_lanes
 from alphazero.run.directory import RunDirectory
 from alphazero.training.ranks.exchange import Exchange
@@ -26,7 +29,8 @@ class GenerationState:
 
     end_step: the step until which the newest generation is trained on. positions: full searches of all
     stored games. num_shards, store_id: the store of games as it was then. given_id: of the window of given
-    games that are mixed in, empty where there are none.
+    games that are mixed in, empty where there are none. taken: by actor, what was done with the shards that
+    came from a place.
     """
 
     generation: int = 0
@@ -36,6 +40,15 @@ class GenerationState:
     num_shards: int = 0
     store_id: str = ""
     given_id: str = ""
+    taken: dict[str, Account] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, table: object) -> GenerationState:
+        """The state in a checkpoint. Raises CheckpointError."""
+        try:
+            return from_table(cls, table)
+        except ValueError as error:
+            raise CheckpointError(f"self-play in the checkpoint: {reason(error)}") from None
 
 
 class SharedGames:
@@ -83,6 +96,13 @@ class SharedGames:
         """
         self._exchange.on_each(lambda: self._store.append(rows) if self._writes and rows.num_rows else None)
         return GameStore.open(self._directory) if before.games + rows.num_rows else None
+
+    def append_shard(self, content: bytes, before: GenerationState) -> GameStore | None:
+        """One more shard, by its bytes; empty ones are none. Otherwise as `append`."""
+        self._exchange.on_each(
+            lambda: self._store.append_shard(content) if self._writes and content else None
+        )
+        return GameStore.open(self._directory) if before.games or content else None
 
     def _held(self, standing: GenerationState) -> str:
         """The id of this host's store, were it cut back to the standing; "" for too few games or none."""

@@ -24,6 +24,7 @@ from alphazero.run.overview import network_text
 from alphazero.run.rank import shows_common_errors
 from alphazero.settings.sections import TrainingConfig
 from alphazero.show.console import Console
+from alphazero.show.tensorboard import events_directory
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.progress import describe_validation
 from alphazero.training.sources.given_games import loader_threads
@@ -106,6 +107,7 @@ def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
     """Where the result is, how good it is, what to do next. command: what the user typed."""
     game = job.config.network.game
     rules = flag_of_rules(game)
+    events = events_directory(job.run, job.config.run)
     uses = uses_of(str(job.newest_weights), get_game(game).measured_by, rules)
     validations = RunFigures.read(job.run, only="validation").of("validation").rows()
     lines = [
@@ -124,7 +126,7 @@ def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
         "next, play against it or have a look at it:",
         *(f"  {located(command)}" for _, command in uses),
         f"  {located(' '.join(['alphazero report', shlex.quote(str(job.run.path)), *rules]))}",
-        f"  {located(f'tensorboard --logdir {shlex.quote(str(job.run.path.parent))}')}",
+        f"  {located(f'tensorboard --logdir {shlex.quote(str(events.parent))}')}",
         f"continue with: {continuing(command, job.run.path.name, '--steps', str(2 * job.num_steps))}",
         RULE,
     ]

@@ -70,7 +70,7 @@ def check_self_play(start: RunStart, config: Config, exchange: Exchange) -> None
         return
     saved_lanes(checkpoint.lanes, config.network.game, config.self_play.lanes, exchange)
     shared = SharedGames(start.run, config.network.game, start.writes, exchange)
-    shared.holder_of(GenerationState(**checkpoint.state.self_play))
+    shared.holder_of(GenerationState.of(checkpoint.state.self_play))
 
 
 def check_nothing_else_is_asked(job: Job, saved: TrainingState, changes: list[str], request: Request) -> None:

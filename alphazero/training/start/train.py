@@ -28,6 +28,7 @@ from alphazero.training.loop.schedule import warmup_notices
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.loop.trainer import Trainer, Validate
 from alphazero.training.ranks.runtime import Runtime, default_threads, pin_ranks, with_local_ranks
+from alphazero.training.sources.arrivals import check_ways
 from alphazero.training.sources.generations import Generations
 from alphazero.training.sources.given_games import (
     GivenGames,
@@ -118,6 +119,7 @@ def prepare(config: Config, request: Request, start: RunStart, rank: RankContext
     runtime, exchange, saved = rank.runtime, rank.exchange, start.saved
     config, starting, notices = settle_settings(config, start, rank)
     exchange.on_each(lambda: check_solver(config.training.solver, config.network.game))
+    exchange.on_main(lambda: check_ways(config, start.run))
     changes = check_same_run(start.run, start.resumed, config) if start.resumed else []
     exchange.on_each(lambda: check_options(config, runtime.world_size))
     require_memory(config, runtime, exchange)
@@ -174,14 +176,16 @@ def train_to_the_end(found: Found, data_check: DataCheck, rank: RankContext) -> 
         open_services(found, rank, data_check.finish) as services,
         stall_watch(job.run, rank.runtime, rank.console.alarm),
     ):
-        source: DataSource
+        validate = make_validation(job, found.held_out, services)
         if job.config.self_play.mode == "supervised":
             assert found.window is not None
-            source = GivenGames(job, found.window, found.curve)
-        else:
-            source = Generations(job, found.window, services)
-        validate = make_validation(job, found.held_out, services)
-        return train_persistently(found, source, validate, services)
+            return train_persistently(found, GivenGames(job, found.window, found.curve), validate, services)
+        source, outcome = Generations(job, found.window, services), None
+        try:
+            outcome = train_persistently(found, source, validate, services)
+        finally:
+            source.close(ended=outcome is TrainingOutcome.FINISHED)
+        return outcome
 
 
 def train_persistently(

@@ -258,5 +258,5 @@ def test_a_shard_that_changes_while_in_use_is_an_error(tmp_path: Path):
     with path.open("r+b") as file:
         file.write(content)
     assert offset[-1] == 1 << 20
-    with pytest.raises(DataError, match="in use"):
+    with pytest.raises(DataError, match="written to while"):
         encoder.encode(np.arange(window.num_samples))

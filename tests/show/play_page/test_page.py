@@ -24,7 +24,7 @@ EVIL = "<script>document.title='taken'</script><img src=x onerror=alert(1)>.pt"
 # Where a square is on the screen.
 MIDDLE = """
 const board = document.querySelector('.playing');
-const [height, width] = boards.sizes[play.about.game];
+const [height, width] = play.size();
 const square = play.flipped ? height * width - 1 - arguments[0] : arguments[0];
 const [x, y] = [(square % width + 0.5) * boards.unit, (Math.floor(square / width) + 0.5) * boards.unit];
 const point = new DOMPoint(x, y).matrixTransform(board.getScreenCTM());
@@ -57,6 +57,10 @@ def opened(
             browser.driver.get("about:blank")
             server.shutdown()
             thread.join()
+            answers.close()
+            for tree in answers._trees:
+                tree.join(10)
+            answers._trees.clear()  # the browser's connections keep the server, not the game's positions
 
 
 def net_of(game: str) -> Net:
@@ -197,18 +201,61 @@ def test_two_networks_are_watched_to_the_end_of_their_game(browser) -> None:  # 
 
 
 def test_rules_that_draw_their_board_are_played_by_buttons(browser, tmp_path: Path) -> None:  # noqa: F811
+    with opened(browser, net_of_rules("nim.py:Nim(piles=3)", tmp_path)):
+        assert browser.run("return document.querySelector('.drawing').textContent") == "a:1  b:2  c:3"
+        press(browser, "c3")
+        wait_for_moves(browser, 2)
+        assert browser.run("return play.game.moves[0]") == "c3"
+
+
+def net_of_rules(path: str, folder: Path) -> Net:
     from alphazero.games.registry import read_game
     from alphazero.play.net import load
     from tests.support.evaluation.small_nets import write_small_net
     from tests.support.paths import REPOSITORY
 
-    name = read_game("--game", f"{REPOSITORY}/examples/nim.py:Nim(piles=3)")
-    net = load(write_small_net(tmp_path / "net.pt", name), device="cpu")
-    with opened(browser, net):
-        assert browser.run("return document.querySelector('.drawing').textContent") == "a:1  b:2  c:3"
-        press(browser, "c3")
+    name = read_game("--game", f"{REPOSITORY}/examples/{path}")
+    return load(write_small_net(folder / "net.pt", name), device="cpu")
+
+
+SNORT = "alpha_zero_general.py:Game(game=tests.support.games.snort_game.SnortGame)"
+
+
+def test_rules_that_draw_a_board_of_signs_are_played_by_clicks(browser, tmp_path: Path) -> None:  # noqa: F811
+    with opened(browser, net_of_rules(SNORT, tmp_path), side="second"):
+        wait_for_moves(browser, 1)
+        assert browser.run("return document.querySelectorAll('.stone').length") == 1
+        assert browser.run("return document.querySelectorAll('.drawing, .chooser').length") == 0
+        targets = browser.run("return play.view.legal.map((move) => move[3])")
+        assert len(targets) == browser.run("return document.querySelectorAll('.legal-target').length") > 5
+        move_pointer(browser, targets[-1])
+        wait_for_moves(browser, 3)
+        assert browser.run("return play.view.cells[arguments[0]]", targets[-1]) == "o"
+        assert browser.run("return play.game.moves[1]") == str(targets[-1])  # a square, as it was clicked
+        press(browser, "Hint")
+        browser.wait("document.querySelectorAll('.arrow').length > 0")
+        while not browser.run("return play.isOver()"):
+            count = browser.run("return play.game.moves.length")
+            move_pointer(browser, browser.run("return play.view.legal[0][3]"))
+            drawn = f"document.body.dataset.moves === '{count + 2}' && document.body.dataset.busy === 'no'"
+            browser.wait(f"play.isOver() || ({drawn})")
+        assert status(browser).startswith("The game is over: ")
+
+
+def test_a_peg_is_moved_to_where_it_jumps(browser, tmp_path: Path) -> None:  # noqa: F811
+    with opened(browser, net_of_rules("pegs.py:Pegs", tmp_path)):
+        move_pointer(browser, 3)  # d4, which may jump to the hole b4
+        browser.wait("document.querySelectorAll('.chosen-square').length === 1")
+        assert browser.run("return document.querySelectorAll('.legal-target').length") == 1
+        move_pointer(browser, 1)
+        wait_for_moves(browser, 1)
+        assert browser.run("return play.game.moves") == ["d4l"]
+        assert browser.run("return play.view.cells") == "xx..xxxxxxxxxxxx"
+        move_pointer(browser, 11, 3, drag=True)
         wait_for_moves(browser, 2)
-        assert browser.run("return play.game.moves[0]") == "c3"
+        assert browser.run("return play.view.cells") == "xx.xxxx.xxx.xxxx"
+        press(browser, "Undo")
+        wait_for_moves(browser, 1)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -49,6 +49,7 @@ const play = {
       play.view = await play.ask("position");
       if (play.game !== game) return; // another move came meanwhile
       if (play.view.pushed) game.moves[game.moves.length - 1] = play.view.pushed;
+      if (!play.view.flips) play.flipped = false;
       play.fault = "";
     } catch (error) {
       if (play.game !== game) return;
@@ -161,7 +162,7 @@ const play = {
   // --- the board ---
 
   size() {
-    return boards.sizes[play.about.game];
+    return play.view.size || boards.sizes[play.about.game];
   },
 
   mayMove() {
@@ -191,9 +192,9 @@ const play = {
     }
   },
 
-  // The queen comes first.
+  // Several moves lead there; in chess the queen comes first.
   promote(moves) {
-    const dialog = dom.make("dialog", { class: "promotion", "aria-label": "promote to" },
+    const dialog = dom.make("dialog", { class: "promotion", "aria-label": "choose a move" },
       moves.reverse().map(([move, shown]) => dom.make("button", { type: "button", onclick: () => { dialog.close(); play.push(move); } }, shown)));
     dialog.addEventListener("close", () => dialog.remove());
     document.body.append(dialog);
@@ -324,7 +325,7 @@ const play = {
     return list;
   },
 
-  // Moves by their names: all of them where the rules draw the board, else those without a square, as a pass.
+  // Moves by their names: those without a square, as a pass, and all of them where the rules draw no board.
   buttons() {
     if (!play.mayMove()) return null;
     const named = play.view.legal.filter(([, , , target]) => target < 0);

@@ -6,16 +6,16 @@ const boards = {
   pieces: { k: "king", q: "queen", r: "rook", b: "bishop", n: "knight", p: "pawn" },
   sizes: { chess: [8, 8], connect4: [6, 7], othello: [8, 8], tictactoe: [3, 3] },
 
-  // position: cells, move ([text, origin, target] that led here), policy ([text, origin, target, share]), target.
+  // position: cells, size (of a game that is not in sizes), move ([text, origin, target] that led here), policy ([text, origin, target, share]), target.
   // rows: see asText. isFlipped: seen from the second player's side.
   draw(game, position, rows = 0, isFlipped = false) {
     if (position.drawing !== undefined) return boards.asText(position.drawing, rows);
-    const [height, width] = boards.sizes[game];
+    const [height, width] = position.size || boards.sizes[game];
     const u = boards.unit;
-    const margin = game === "connect4" ? 3 : 16;
+    const margin = game === "connect4" || position.size ? 3 : 16;
     const board = dom.svg("svg", {
-      class: `board board-${game}`,
-      viewBox: `${-margin} -3 ${width * u + margin + 3} ${height * u + 19}`,
+      class: `board board-${position.size ? "drawn" : game}`,
+      viewBox: `${-margin} -3 ${width * u + margin + 3} ${height * u + (position.size ? 6 : 19)}`,
       role: "img",
       "aria-label": `board: ${position.cells}`,
     });
@@ -40,7 +40,7 @@ const boards = {
       if (isChess) board.append(dom.svg("rect", { x, y, width: u, height: u, fill: "#facc15", opacity: 0.45 }));
     });
     [...position.cells].forEach((letter, square) => boards.piece(board, game, letter, at(square), played.includes(square)));
-    boards.coordinates(board, height, width, game, isFlipped);
+    if (!position.size) boards.coordinates(board, height, width, game, isFlipped);
     const side = position.first_to_move;
     if (position.target) boards.arrow(board, game, at, position.target, "#16a34a", 1, side);
     (position.policy || []).slice().reverse().forEach((move) => boards.arrow(board, game, at, move, boards.preferred, move[3], side));
@@ -66,7 +66,11 @@ const boards = {
       return;
     }
     const isStone = letter === "x" || letter === "o";
-    if (!isStone && game !== "connect4") return;
+    if (!isStone && game !== "connect4") {
+      const style = { x: x + u / 2, y: y + 0.68 * u, "font-size": 24, "text-anchor": "middle", fill: "#0f172a", "font-weight": isLast ? 800 : 400 };
+      if (letter !== ".") board.append(dom.svg("text", { class: "sign", ...style }, letter));
+      return;
+    }
     const colours = game === "othello" ? { x: "#111827", o: "#f8fafc" } : { x: "#dc4b4b", o: "#f5c542" };
     board.append(
       dom.svg("circle", {

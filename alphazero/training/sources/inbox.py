@@ -1,0 +1,376 @@
+"""A thread of rank 0 beside training, at work in a place: it keeps the learner's lease, brings shards in and
+weights out, and removes what is not needed.
+
+A place that fails for a while stops nothing here: training continues with the games that are there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from alphazero.base.errors import AlphaZeroError, BusyError, CheckpointError, DataError
+from alphazero.base.files import replacing
+from alphazero.base.text import counted
+from alphazero.games.tablebases import Tablebases
+from alphazero.network.weights.checkpoint import read_state
+from alphazero.network.weights.weights import WeightsFile
+from alphazero.play.actors.arrival import check_shard
+from alphazero.play.actors.place import GAMES, WEIGHTS, MeetingPlace
+from alphazero.play.actors.pointers import (
+    Account,
+    LearnerState,
+    PlaceSettings,
+    publish_weights,
+    read_learner,
+    read_statuses,
+    write_learner,
+    write_settings,
+)
+from alphazero.play.actors.shard import MOST_SHARD_BYTES, ShardName
+from alphazero.run import checkpoint_files
+from alphazero.run.directory import RunDirectory
+
+RENEW_S = 2.0
+RENEWALS = 5  # in which another learner's counter must move, or it is gone
+LONGEST_PAUSE_S = 60.0  # between tries where the place fails
+MOST_ACTOR_BYTES = 1 << 30  # of an actor's shards that wait in the place
+MOST_REFUSED_BYTES = 1 << 28  # kept of what was refused
+KEPT_WEIGHTS = 3
+STILL_S = 3600.0  # an actor whose status stands that long is gone
+REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class TakenShard:
+    """A shard that entered, or was refused: then it has no games. step: of the weights that played it."""
+
+    actor: str
+    number: int
+    sha256: str
+    games: int = 0
+    positions: int = 0
+    step: int = 0
+    refused: bool = False
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A shard that was looked at. rows: its games (GAME_SCHEMA), None where it was refused."""
+
+    shard: TakenShard
+    rows: pa.RecordBatch | None
+
+
+def accounts_with(accounts: Mapping[str, Account], shards: Iterable[TakenShard]) -> dict[str, Account]:
+    """The accounts of actors when these shards have entered or were refused."""
+    changed = dict(accounts)
+    for shard in shards:
+        before = changed.get(shard.actor, Account())
+        changed[shard.actor] = Account(
+            shard.number + 1, before.positions + shard.positions, before.refused + shard.refused
+        )
+    return changed
+
+
+def require_free(place: MeetingPlace, renew_s: float = RENEW_S) -> None:
+    """Return where no learner is at work in a place. Raises BusyError, PlaceError and DataError.
+
+    Whether another one's counter moves is seen by this host's own clock; no clocks are compared.
+    """
+    first = read_learner(place)
+    until = time.monotonic() + RENEWALS * renew_s
+    while first is not None and first.id and not first.ended and time.monotonic() < until:
+        time.sleep(renew_s / 2)
+        now = read_learner(place)
+        if now is None or not now.id:
+            return
+        if (now.id, now.counter) != (first.id, first.counter):
+            raise _taken(place, now)
+
+
+def _taken(place: MeetingPlace, other: LearnerState) -> BusyError:
+    return BusyError(
+        f"{place.name}: learner {other.id[:8]} works there, at step {other.step}; expected one learner a "
+        "place: wait for it to end, or use another --place"
+    )
+
+
+class Inbox:
+    """Shards of a place, checked and in order, until training takes them."""
+
+    def __init__(
+        self,
+        place: MeetingPlace,
+        settings: PlaceSettings,
+        run: RunDirectory,
+        steps_back: int,
+        say: Callable[[str], None],
+        tables: Tablebases | None = None,
+        renew_s: float = RENEW_S,
+    ) -> None:
+        """steps_back: how many steps old the weights of a shard may be. say: from another thread."""
+        self._place, self._settings, self._run, self._say = place, settings, run, say
+        self._steps_back, self._tables, self._renew_s = steps_back, tables, renew_s
+        self._most_waiting = 3 * settings.lead_positions
+        self._changed = threading.Condition()  # guards what both threads use, from here
+        self._queue: deque[Arrival] = deque()
+        self._next: dict[str, int] = {}
+        self._state = LearnerState(secrets.token_hex(8), 0, 0, False, {})
+        self._weights: WeightsFile | None = None
+        self._weights_step = -1
+        self._stopping = False
+        self._fault: BaseException | None = None  # to here
+        self.checked_s = 0.0
+        self._settings_digest = ""
+        self._published: deque[int] = deque(maxlen=KEPT_WEIGHTS)
+        self._steps: set[int] = set()
+        self._gaps: dict[str, int] = {}
+        self._told: set[str] = set()
+        self._cleaned: Path | None = None
+        self._beats: dict[str, tuple[int, float]] = {}
+        self._thread = threading.Thread(target=self._run_thread, name="alphazero-inbox", daemon=True)
+
+    def start(self) -> None:
+        """Take the lease and write the settings. Raises PlaceError."""
+        write_learner(self._place, self._state)
+        self._settings_digest = write_settings(self._place, self._settings)
+        self._steps |= {step for step, _ in self._weights_there()}
+        self._thread.start()
+
+    def stand(self, step: int, accounts: Mapping[str, Account], steps: Collection[int]) -> None:
+        """The run stands at this step and has taken these shards; what was looked at beyond is forgotten.
+
+        steps: at which it has published weights.
+        """
+        with self._changed:
+            self._steps |= set(steps)
+            self._queue.clear()
+            self._next = {actor: account.shards for actor, account in accounts.items()}
+            self._state = replace(self._state, step=step, actors=dict(accounts))
+
+    def publish(self, step: int, weights: WeightsFile) -> None:
+        """Have these weights, whose tensors are on the CPU and belong to the inbox, played with."""
+        with self._changed:
+            self._weights, self._weights_step = weights, step
+            self._state = replace(self._state, step=step)
+            self._changed.notify_all()
+
+    def take(self, most: int) -> list[Arrival]:
+        """The next shards, until they have `most` positions or there is none. Raises what the thread met."""
+        taken: list[Arrival] = []
+        with self._changed:
+            if self._fault is not None:
+                raise self._fault
+            while self._queue and most > 0:
+                taken.append(self._queue.popleft())
+                most -= taken[-1].shard.positions
+            shards = [one.shard for one in taken]
+            self._state = replace(self._state, actors=accounts_with(self._state.actors, shards))
+            self._changed.notify_all()
+        return taken
+
+    def wait(self, seconds: float) -> None:
+        """Return when there is a shard, or after so many seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._queue or self._fault), seconds)
+
+    def close(self, *, ended: bool) -> None:
+        """Give the lease back. ended: the run made its last step. Raises nothing: the place may be gone."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self._thread.join(timeout=30.0)
+        if self._fault is not None or self._thread.is_alive():
+            return
+        try:
+            self._renew(replace(self._state, id="", ended=ended))
+            self._clean()
+        except AlphaZeroError as error:
+            self._say(f"{error}")
+
+    def _run_thread(self) -> None:
+        pause_s = self._renew_s
+        try:
+            while not self._stopping:
+                try:
+                    self._look()
+                    pause_s = self._renew_s
+                except BusyError:
+                    raise
+                except AlphaZeroError as error:  # the place fails or refuses, or a disk here is full
+                    self._tell(str(error), f"{error}; training continues with the games that it has")
+                    pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
+                else:
+                    self._told.clear()
+                with self._changed:
+                    self._changed.wait_for(lambda: self._stopping or self._weights is not None, pause_s)
+        except BaseException as error:  # for the thread that trains
+            with self._changed:
+                self._fault = error
+                self._changed.notify_all()
+
+    def _tell(self, key: str, text: str) -> None:
+        if key not in self._told:
+            self._told.add(key)
+            self._say(text)
+
+    def _look(self) -> None:
+        """One round of the thread."""
+        self._renew(self._state)
+        with self._changed:
+            weights, step, self._weights = self._weights, self._weights_step, None
+        if weights is not None:
+            try:
+                publish_weights(self._place, step, weights, self._settings_digest)
+            except BaseException:
+                with self._changed:  # unless newer ones came meanwhile
+                    self._weights = self._weights or weights
+                raise
+            self._published.append(step)
+            self._steps.add(step)
+            self._remove_old_weights()
+        self._fetch()
+        self._clean()
+
+    def _renew(self, state: LearnerState) -> None:
+        """Renew the lease. Raises BusyError where another learner has it."""
+        there = read_learner(self._place)
+        if there is not None and there.id != self._state.id:
+            raise _taken(self._place, there)
+        with self._changed:
+            self._state = replace(self._state, counter=self._state.counter + 1)
+            state = replace(state, counter=self._state.counter)
+        write_learner(self._place, state)
+
+    def _fetch(self) -> None:
+        """Look at the shards that are there, an actor's in the order of their numbers, all actors in turn."""
+        waiting: dict[str, list[tuple[ShardName, int]]] = {}
+        with self._changed:
+            done = dict(self._next)
+        for entry in self._place.entries(GAMES):
+            name = ShardName.of(entry.name)
+            if name is not None and name.number >= done.get(name.actor, 0):
+                waiting.setdefault(name.actor, []).append((name, entry.size_bytes))
+        lists = {actor: deque(sorted(names)) for actor, names in waiting.items() if self._may_bring(names)}
+        gaps, self._gaps = self._gaps, {}
+        while lists and not self._stopping:
+            for actor in sorted(lists):
+                name, size = lists[actor].popleft()
+                if not lists[actor]:
+                    del lists[actor]
+                if name.number != (wanted := self._next.get(actor, 0)):
+                    # A listing may miss an object that is written while it is made; a second one does not.
+                    if gaps.get(actor) != wanted:
+                        self._gaps[actor] = wanted
+                        lists.pop(actor, None)
+                        continue
+                    lost = counted(name.number - wanted, "shard")
+                    self._say(
+                        f"{lost} of actor {actor} are gone: a later checkpoint of the run has used them"
+                    )
+                if not self._take_in(name, size):
+                    lists.pop(actor, None)
+                if sum(one.shard.positions for one in self._queue) >= self._most_waiting or self._weights:
+                    return
+
+    def _may_bring(self, names: Collection[tuple[ShardName, int]]) -> bool:
+        size_bytes = sum(size for _, size in names)
+        if size_bytes <= MOST_ACTOR_BYTES:
+            return True
+        actor = next(iter(names))[0].actor
+        self._tell(actor, f"actor {actor}: {size_bytes:,} bytes wait; at most {MOST_ACTOR_BYTES:,} are taken")
+        return False
+
+    def _take_in(self, name: ShardName, size_bytes: int) -> bool:
+        """Fetch and check a shard, and put it behind the others; False where it is gone."""
+        with self._changed:
+            before = self._next.get(name.actor, 0)
+        content = b"" if size_bytes > MOST_SHARD_BYTES else self._place.get(str(name), MOST_SHARD_BYTES)
+        if content is None:
+            return False
+        began, sha256 = time.thread_time(), hashlib.sha256(content).hexdigest()
+        try:
+            if size_bytes > MOST_SHARD_BYTES:
+                raise DataError(f"{name}: {size_bytes:,} bytes; at most {MOST_SHARD_BYTES:,} are taken")
+            oldest = self._state.step - self._steps_back
+            steps = {step for step in self._steps if step >= oldest}
+            games = check_shard(name, content, self._settings, steps, self._tables)
+            rows: pa.RecordBatch | None = games.batch
+            shard = TakenShard(
+                name.actor, name.number, sha256, games.batch.num_rows, games.positions, games.step
+            )
+        except DataError as error:
+            rows, shard = None, TakenShard(name.actor, name.number, sha256, refused=True)
+            self._refuse(name, content, str(error))
+        self.checked_s += time.thread_time() - began
+        with self._changed:
+            if self._next.get(name.actor, 0) == before:  # the run did not go back meanwhile
+                self._queue.append(Arrival(shard, rows))
+                self._next[name.actor] = name.number + 1
+                self._changed.notify_all()
+        return True
+
+    def _refuse(self, name: ShardName, content: bytes, why: str) -> None:
+        """Set a shard aside with the reason."""
+        self._say(f"refused: {why}")
+        folder = self._run.games / REFUSED
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if sum(path.stat().st_size for path in folder.iterdir()) + len(content) <= MOST_REFUSED_BYTES:
+                with replacing(folder / f"{name.actor}-{name.number:08}-{name.digest}.arrow") as file:
+                    file.write(content)
+            with (folder / "reasons.jsonl").open("a") as lines:
+                record = {"actor": name.actor, "number": name.number, "digest": name.digest, "reason": why}
+                lines.write(json.dumps(record) + "\n")
+        except OSError as error:
+            self._tell(f"{folder}", f"{folder}: {error.strerror}")
+
+    def _weights_there(self) -> list[tuple[int, str]]:
+        """Steps and names of the weights in the place."""
+        found = []
+        for entry in self._place.entries(WEIGHTS):
+            text = entry.name.removeprefix(f"{WEIGHTS}/").removesuffix(".safetensors")
+            if text.isascii() and text.isdigit():
+                found.append((int(text), entry.name))
+        return found
+
+    def _remove_old_weights(self) -> None:
+        """All but the newest that this learner published: actors that play with others have them already."""
+        for step, name in self._weights_there():
+            if step not in self._published:
+                self._place.delete(name)
+
+    def _clean(self) -> None:
+        """Delete the shards that a complete checkpoint has used, and what actors that are gone have left."""
+        newest = next(reversed(checkpoint_files.checkpoints_in(self._run.checkpoints)), None)
+        if newest is None or newest == self._cleaned:
+            return
+        try:
+            taken = read_state(newest).self_play.get("taken", {})
+        except CheckpointError:
+            return
+        done = {actor: int(account["shards"]) for actor, account in taken.items()}
+        left: set[str] = set()
+        for entry in self._place.entries(GAMES):
+            name = ShardName.of(entry.name)
+            if name is not None and name.number < done.get(name.actor, 0):
+                self._place.delete(entry.name)
+            elif name is not None:
+                left.add(name.actor)
+        for actor, status in read_statuses(self._place).items():
+            beat, since = self._beats.setdefault(actor, (status.beat, time.monotonic()))
+            if beat != status.beat:
+                self._beats[actor] = (status.beat, time.monotonic())
+            elif (status.ended or time.monotonic() - since > STILL_S) and actor not in left:
+                self._place.clear(f"{GAMES}/{actor}")
+        self._cleaned = newest

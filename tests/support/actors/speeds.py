@@ -1,0 +1,137 @@
+"""`python -m tests.support.actors.speeds`: what actors play together and alone, and how long a learner waits.
+
+Connect Four on the CPU. Each actor has a share of a core, kept by stopping and continuing its process, as
+cgroups can rarely be written. Positions count by processor time as well: on a busy machine the clock says
+little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import psutil
+
+PERIOD_S = 0.1
+SHARES = {1: (0.9,), 2: (0.7, 0.2), 4: (0.4, 0.25, 0.15, 0.1)}  # of 0.9 cores, times --cores / 0.9
+RUN = (
+    *("--config", "connect4", "--mode", "selfplay", "--blocks", "2", "--filters", "32", "--run-name", "run"),
+    *("--steps-per-generation", "20", "--batch-size", "128", "--micro-batch-size", "64", "--lanes", "64"),
+    *("--simulations", "32", "--evaluation-batch", "32", "--validation-interval", "0", "--no-tensorboard"),
+    *("--generations", "1000", "--self-play-from", "elsewhere", "--window-minimum", "1000"),
+)
+
+
+class Throttled:
+    """A process that runs for a share of the time."""
+
+    def __init__(self, share: float, command: list[str], directory: Path, log: Path) -> None:
+        self.share = share
+        with log.open("w") as output:
+            self.process = subprocess.Popen(command, cwd=directory, stdout=output, stderr=output)
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def cpu_s(self) -> float:
+        """Processor time so far."""
+        times = psutil.Process(self.process.pid).cpu_times()
+        return times.user + times.system
+
+    def _run(self) -> None:
+        while not self._ends.is_set() and self.process.poll() is None:
+            if self.share < 1:
+                self.process.send_signal(signal.SIGSTOP)
+                self._ends.wait(PERIOD_S * (1 - self.share))
+                self.process.send_signal(signal.SIGCONT)
+            self._ends.wait(PERIOD_S * self.share)
+
+    def end(self) -> None:
+        """By SIGTERM."""
+        self._ends.set()
+        self._thread.join()
+        self.process.terminate()
+        self.process.wait()
+
+
+def program(*words: str) -> list[str]:
+    return [sys.executable, "-m", "alphazero", *words]
+
+
+def published(place: Path) -> dict[str, int]:
+    """Positions by actor, as their statuses say."""
+    found = {}
+    for path in (place / "actors").glob("*.json"):
+        status = json.loads(path.read_text())
+        found[status["actor"]] = status["positions"]
+    return found
+
+
+def measure(shares: tuple[float, ...], reuse: float, seconds: float) -> dict[str, float]:
+    """A learner and an actor of each share, from when all have published: positions/s, and how it waited."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        run, place = directory / "runs" / "run", directory / "runs" / "run" / "place"
+        learner = Throttled(
+            1.0, program("train", *RUN, "--reuse", f"{reuse:g}"), directory, directory / "learner.log"
+        )
+        actors = [
+            Throttled(share, program("selfplay", "--for", str(run)), directory, directory / f"{number}.log")
+            for number, share in enumerate(shares)
+        ]
+        while len(before := published(place)) < len(shares) or not all(before.values()):
+            time.sleep(0.2)
+        began, cpu_s = time.monotonic(), sum(actor.cpu_s() for actor in actors)
+        time.sleep(seconds)
+        wall_s, cpu_s = time.monotonic() - began, sum(actor.cpu_s() for actor in actors) - cpu_s
+        positions = sum(published(place).values()) - sum(before.values())
+        for one in (*actors, learner):
+            one.end()
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        rows = [line for line in lines if line["kind"] == "self_play"]
+        later = rows[1:]  # before the first games everybody waits
+        minutes = [line["minutes"] for line in lines if line["kind"] == "speed"]
+        trained_s = 60 * (minutes[-1] - minutes[0]) if minutes else 0.0
+        return {
+            "positions_per_s": positions / wall_s,
+            "positions_per_cpu_s": positions / max(cpu_s, 1e-9),
+            "cores": cpu_s / wall_s,
+            "generations": len(rows),
+            "waited": sum(row["waited_s"] for row in later) / trained_s if trained_s else 1.0,
+            "load": os.getloadavg()[0],
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--actors", type=int, nargs="*", default=[1, 2, 4], choices=sorted(SHARES))
+    parser.add_argument("--cores", type=float, default=1.8)
+    parser.add_argument("--seconds", type=float, default=60)
+    arguments = parser.parse_args()
+    for number in arguments.actors:
+        shares = tuple(min(1.0, share * arguments.cores / 0.9) for share in SHARES[number])
+        # A learner that needs so many positions trains almost never.
+        alone = [measure((share,), 0.01, arguments.seconds) for share in shares]
+        together = measure(shares, 0.01, arguments.seconds)
+        total = sum(one["positions_per_s"] for one in alone)
+        by_cpu = sum(one["positions_per_cpu_s"] * share for one, share in zip(alone, shares, strict=True))
+        print(json.dumps({"shares": shares, "alone": alone, "together": together}), flush=True)
+        expected = by_cpu / sum(shares)
+        print(
+            f"{number} actors: {together['positions_per_s'] / max(total, 1e-9):.3f} of the sum by the clock, "
+            f"{together['positions_per_cpu_s'] / max(expected, 1e-9):.3f} by processor time",
+            flush=True,
+        )
+    print(json.dumps({"outrun": measure((0.5, 0.5), 32.0, arguments.seconds)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
