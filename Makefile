@@ -25,7 +25,7 @@ JOBS ?= $(shell nproc)
 # How many processes run the tests, each a file of tests at a time. Many tests start jobs of several ranks.
 TEST_PROCESSES ?= 2
 
-.PHONY: help setup lock bundle train demo test test-slow test-packages lint format sanitize fuzz bench test-gpu bench-gpu architecture clean
+.PHONY: help setup lock bundle train demo test test-slow test-packages test-wheel wheel lint format sanitize fuzz bench test-gpu bench-gpu architecture clean
 
 help:
 	@echo "make setup         create .venv, install the dependencies, build the C++ core (BUNDLE=DIR: without network)"
@@ -36,6 +36,8 @@ help:
 	@echo "make test          set up, then run the fast tests"
 	@echo "make test-slow     run the slow tests"
 	@echo "make test-packages install what the multi-node tests need (as root; Debian, Ubuntu)"
+	@echo "make wheel         build dist/alphazero-VERSION-*.whl, for this Python and Linux"
+	@echo "make test-wheel    install that wheel in an empty environment and try every command, in two minutes"
 	@echo "make lint          check style, types, imports and shell scripts"
 	@echo "make format        format the Python and C++ sources"
 	@echo "make sanitize      run the C++ tests under the address, undefined-behaviour and thread sanitizers"
@@ -120,6 +122,14 @@ test-slow: setup
 test-packages:
 	tools/install_test_packages.sh
 
+# Beside what setup has compiled: a wheel takes seconds.
+wheel: setup
+	rm -f dist/alphazero-*.whl
+	$(BIN)/pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
+
+test-wheel: wheel
+	$(BIN)/python -m tools.walk_wheel dist/alphazero-*.whl
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
@@ -164,4 +174,4 @@ architecture: setup
 	$(BIN)/python -m tools.draw_architecture
 
 clean:
-	rm -rf .venv build alphazero/_core*.so alphazero/_core.pyi
+	rm -rf .venv build dist alphazero/_core*.so alphazero/_core.pyi

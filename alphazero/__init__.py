@@ -6,6 +6,8 @@ for, so that the import itself is quick and needs no torch; __init__.pyi tells t
 
 import importlib as _importlib
 
+__version__ = "0.2.0"  # CHANGELOG.md says what each one brought; pyproject.toml reads it here
+
 # Where each name that the package offers is found.
 _HOMES = {
     "AlphaZeroError": "alphazero.base.errors",
@@ -34,13 +36,9 @@ __all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> object:
-    value: object
-    if name == "__version__":
-        value = _importlib.import_module("importlib.metadata").version("alphazero")
-    elif name in _HOMES:
-        value = getattr(_importlib.import_module(_HOMES[name]), name)
-    else:
+    if name not in _HOMES:
         raise AttributeError(f"module 'alphazero' has no attribute {name!r}")
+    value: object = getattr(_importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 

@@ -1,4 +1,7 @@
-"""`alphazero bench NAME`: figures of benchmarks/NAME.py of this checkout, measured here and now."""
+"""`alphazero bench NAME`: figures of benchmarks/NAME.py of this checkout, measured here and now.
+
+They compare states of the source and are no part of the package: a wheel has none.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ PASSES_ON_UNKNOWN_FLAGS = True
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Flags of the command; all others go to the benchmark."""
-    parser.add_argument("name", help=f"one of {', '.join(names()) or 'none (needs a checkout)'}, or all")
+    known = f"one of {', '.join(names())}, or all" if names() else "a benchmark of a checkout"
+    parser.add_argument("name", help=known)
     parser.add_argument("--json", action="store_true", help="one JSON object a benchmark")
     parser.epilog = (
         "Other flags go to the benchmark: `bench NAME --help` lists its own. all leaves out "
@@ -31,6 +35,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run one benchmark, or all with their defaults."""
+    if not names():
+        raise ConfigError(
+            "bench: the benchmarks are files of a checkout, no part of the installed package; expected the "
+            "`alphazero` of a checkout"
+        )
     if args.name != "all" and args.name not in names():
         raise ConfigError(f"bench {args.name!r}: {one_of(args.name, [*names(), 'all'])}")
     chosen = [name for name in names() if name not in NOT_IN_ALL] if args.name == "all" else [args.name]

@@ -17,6 +17,7 @@ from alphazero.base.errors import AlphaZeroError, LostConnectionError
 from alphazero.base.log import error_line
 from alphazero.base.text import shortened
 from alphazero.cli.command_table import run_command
+from alphazero.machine.environment import set_up
 from alphazero.run.rank import end_process, kind_of, line_of, note_failure, shows_common_errors
 
 INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits(3)
@@ -70,6 +71,9 @@ def main(argv: Sequence[str]) -> int:
             return CRASH_STATUS
         if is_rank or os.environ.get(TRACEBACK_VARIABLE):
             raise  # for the launcher's report of the rank, and for tests
+        if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("alphazero."):
+            print(error_line(f"{sys.executable}: has no {error.name}; expected {set_up()}"), file=sys.stderr)
+            return AlphaZeroError.exit_code
         print(f"alphazero: internal error: {internal_error(error)}", file=sys.stderr)
         return INTERNAL_ERROR
 

@@ -17,13 +17,16 @@ from typing import Any
 
 import psutil
 
+from alphazero import __version__
 from alphazero.base.errors import LaunchError
 from alphazero.machine.machine import list_devices
 from alphazero.machine.memory import count_cores, count_processors, read_memory
 from alphazero.machine.nvml import NvmlUnusable, device_files_present, open_nvml
 
-PACKAGE = Path(__file__).resolve().parents[1]
-CHECKOUT = PACKAGE.parent
+PACKAGE: Path = Path(__file__).resolve().parents[1]
+CHECKOUT: Path = PACKAGE.parent
+# What a wheel brings beside the code (CMakeLists.txt); a checkout has it in its own directory.
+SHARE = PACKAGE / "share"
 # Starts `alphazero ARGUMENTS`, or another module with `--module NAME`. All that starts Python does so by this
 # path: `python -m` would look for modules in the working directory first, whoever put files there.
 START = str(PACKAGE / "__main__.py")
@@ -32,8 +35,30 @@ NOT_INSTALLED = "not installed"
 TIMEOUT_S = 10
 
 
+def is_installed() -> bool:
+    """True for a wheel's package: there is no checkout, with its scripts, benchmarks and Makefile."""
+    return SHARE.is_dir()
+
+
+def shipped(name: str) -> Path:
+    """A file or directory that comes with the program, by its path in a checkout: configs, docs."""
+    return (SHARE if is_installed() else CHECKOUT) / name
+
+
+def page(name: str) -> str:
+    """A page of docs/ as messages name it: where it can be opened, beside no checkout."""
+    return str(shipped(f"docs/{name}")) if is_installed() else f"docs/{name}"
+
+
+def set_up() -> str:
+    """What messages expect where a part of the program is missing or not the right one."""
+    return f"`pip install` of the wheel of alphazero {__version__}" if is_installed() else "`make setup`"
+
+
 def version_of(package: str) -> str:
-    """Of an installed package, from its metadata: nothing is imported."""
+    """Of this program, or of an installed package by its metadata: nothing is imported."""
+    if package == "alphazero":
+        return __version__
     try:
         return version(package)
     except PackageNotFoundError:
@@ -105,6 +130,7 @@ def package_versions() -> dict[str, str]:
         lines = [line for line in requires("alphazero") or [] if "extra ==" not in line]
         required |= {re.split(r"[^\w.-]", line, maxsplit=1)[0].lower() for line in lines}
     installed = {str(package.metadata["Name"]): package.version for package in distributions()}
+    installed["alphazero"] = __version__
     return {
         name: installed[name]
         for name in sorted(installed)

@@ -78,7 +78,7 @@ def list_devices(files_present: bool) -> tuple[Device, ...]:
             return ()
         if error.code is None:
             raise LaunchError(
-                "NVIDIA device found, but Python package nvidia-ml-py is missing; expected `make setup`"
+                "NVIDIA device found, but Python package nvidia-ml-py is missing; expected it installed"
             ) from error
         raise LaunchError(
             f"NVIDIA device found, but its driver does not answer (NVML: {error}); "

@@ -23,6 +23,7 @@ from alphazero.base.records import from_json
 from alphazero.base.section import read_toml
 from alphazero.data.store.verification import default_cache_directory
 from alphazero.games.registry import CHESS
+from alphazero.machine.environment import page
 from alphazero.measure.elo import MatchScore
 from alphazero.measure.rating import PAIRS_AT_ONCE, Rung, ratings
 from alphazero.play.matches.limits import Limit
@@ -80,10 +81,11 @@ def published_ladder(directory: Path | None) -> tuple[Ladder, list[str]]:
     lines = []
     if missing_files:
         names = ", ".join(sorted(missing_files))
-        lines.append(f"the ladder lacks {names}: not found in {networks} (--ladder DIR)")
+        place = f" in {networks}" if networks != REFERENCE or REFERENCE.is_dir() else ""
+        lines.append(f"the ladder lacks {names}: not found{place} (--ladder DIR)")
     if lacks_stockfish:
         lines.append("the ladder lacks Stockfish: no program `stockfish` on PATH")
-    scale = "Elo on the ladder's scale (docs/matches.md); the opponents' ratings are taken as exact."
+    scale = f"Elo on the ladder's scale ({page('matches.md')}); the opponents' ratings are taken as exact."
     return Ladder(CHESS, tuple(rungs), scale), lines
 
 

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from alphazero.machine.environment import CHECKOUT
+from alphazero.machine.environment import CHECKOUT, shipped
 
 # Set by our launcher for the ranks: what the user typed, as a JSON list.
 COMMAND_VARIABLE = "ALPHAZERO_COMMAND"
 SCRIPT = CHECKOUT / "launch_distributed_training.sh"
-GAMES = CHECKOUT / "examples" / "games.pgn.gz"
+GAMES = shipped("examples/games.pgn.gz")
 LAUNCHED_VARIABLES = ("TORCHELASTIC_RUN_ID", "CROSS_SIZE")  # by torchrun, by DeepSpeed's launcher
 UNKNOWN_COMMAND = "the command that started this job"
 RESUME = "--resume"
@@ -85,7 +86,9 @@ def without(arguments: Sequence[str], flag: str) -> list[str]:
 
 
 def _short(program: Path) -> str:
-    """A program as it can be typed here: relative where it lies below this directory."""
+    """A program or file as it can be typed here: as PATH knows it, or relative where it lies below."""
     path = program.absolute()
+    if (found := shutil.which(path.name)) and Path(found).absolute() == path:
+        return path.name
     here = Path.cwd()
     return f"./{path.relative_to(here)}" if path.is_relative_to(here) else str(path)

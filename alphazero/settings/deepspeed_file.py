@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from alphazero.base.errors import ConfigError
 from alphazero.base.section import checked, kinds_of
 from alphazero.base.text import one_of
+from alphazero.machine.environment import page
 from alphazero.settings.deepspeed_keys import (
     AUTOCAST_DTYPES,
     BLOCKS,
@@ -86,7 +87,7 @@ class DeepSpeedSettings:
             if self.zero_options[name] is not False
         ]
         ignored = [*self.ignored, *sorted(left_out)]
-        return f"{self.source}: ignored (docs/deepspeed.md): {', '.join(ignored)}" if ignored else ""
+        return f"{self.source}: ignored ({page('deepspeed.md')}): {', '.join(ignored)}" if ignored else ""
 
 
 # By name of a setting: its type and its field.

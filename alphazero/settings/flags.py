@@ -12,6 +12,7 @@ from typing import IO, NoReturn, TypeVar
 from alphazero.base.errors import ConfigError
 from alphazero.base.section import MOST, MOST_SEED, HiddenHelp, range_text
 from alphazero.base.text import near_match, one_of, quoted
+from alphazero.machine.environment import is_installed, shipped
 from alphazero.settings.deepspeed_file import SET_FLAG
 from alphazero.settings.deepspeed_keys import KEYS
 from alphazero.settings.sections import OptimizerConfig, RunConfig, TrainingConfig
@@ -65,8 +66,10 @@ class Parser(argparse.ArgumentParser):
         self.epilog = f"{self.prog} --help all lists every flag."
 
     def print_help(self, file: IO[str] | None = None) -> None:  # type: ignore[override]
-        """As argparse, but for an error where nothing reads the output."""
-        print(self.format_help(), end="", file=file)
+        """As argparse, but for an error where nothing reads the output; with the place of a wheel's pages."""
+        text = self.format_help()
+        pages = f"\ndocs/ is {shipped('docs')}\n" if "docs/" in text and is_installed() else ""
+        print(text, end=pages, file=file)
 
     def with_dashes(self, arguments: Sequence[str]) -> list[str]:
         """`arguments` with a dash for each underscore in the flags this parser knows so."""

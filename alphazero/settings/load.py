@@ -6,7 +6,6 @@ A flag beats ds_config.json, which beats presets. A TOML file that the user name
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -25,6 +24,7 @@ from alphazero.base.section import (
     values_of_flags,
 )
 from alphazero.games.registry import get_game
+from alphazero.machine.environment import shipped
 from alphazero.settings.data import DataConfig
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, FileValue
 from alphazero.settings.flags import key_of
@@ -38,14 +38,10 @@ from alphazero.settings.sections import (
 )
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 
-PACKAGE = Path(__file__).resolve().parents[1]
 
-
-@functools.cache
 def preset_directory() -> Path:
-    """configs/ beside the package in a checkout, within it where it was installed (CMakeLists.txt)."""
-    installed = PACKAGE / "share" / "configs"
-    return installed if installed.is_dir() else PACKAGE.parent / "configs"
+    """Where the presets are."""
+    return shipped("configs")
 
 
 def preset_names() -> list[str]:

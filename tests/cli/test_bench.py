@@ -57,6 +57,15 @@ def test_all_leaves_out_what_takes_minutes_or_a_gpu(monkeypatch):
     assert asked == sorted(SMALL)
 
 
+def test_a_wheel_has_no_benchmarks_and_says_what_is_needed(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(bench, "DIRECTORY", tmp_path)
+    for name in ("search", "all"):
+        assert main(["bench", name]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("alphazero: error: bench: ") and error.count("\n") == 1
+        assert error.endswith("expected the `alphazero` of a checkout\n")
+
+
 # These start jobs or processes, and what they measure has tests of its own.
 SLOW = ("engine", "training")
 

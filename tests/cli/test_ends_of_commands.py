@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from alphazero.cli.main import main
+
 ALPHAZERO = [sys.executable, "-m", "alphazero"]
 FAULTY = """
 import sys
@@ -89,3 +91,14 @@ def test_a_rank_and_a_test_see_the_traceback_itself(variable):
     done = run_faulty("TypeError('x')", **variable)
     assert done.returncode == 1
     assert "Traceback" in done.stderr and "in fail" in done.stderr
+
+
+def test_a_package_that_is_missing_is_named_with_what_installs_it(monkeypatch, capsys):
+    def lacks(argv):
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    monkeypatch.setattr("alphazero.cli.main.run_command", lacks)
+    monkeypatch.delenv("ALPHAZERO_TRACEBACK")
+    assert main(["doctor"]) == 2
+    expected = f"alphazero: error: {sys.executable}: has no torch; expected `make setup`\n"
+    assert capsys.readouterr().err == expected

@@ -283,7 +283,7 @@ def hide_checkout(hosts: list[Host]) -> None:
             id="host key",
         ),
         pytest.param(
-            hide_checkout, f"host2: no checkout at {REPOSITORY}; expected the same path", id="no checkout"
+            hide_checkout, f"host2: no code at {REPOSITORY}; expected the same path", id="no checkout"
         ),
         pytest.param(give_another_torch, "host2: torch 9.9.9; expected 2.", id="other torch"),
         pytest.param(

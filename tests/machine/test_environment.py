@@ -7,7 +7,18 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from alphazero.machine.environment import environment, processor_name
+import alphazero
+from alphazero.cli.main import main
+from alphazero.machine import environment as module
+from alphazero.machine.environment import (
+    CHECKOUT,
+    environment,
+    page,
+    processor_name,
+    set_up,
+    shipped,
+    version_of,
+)
 
 CPU = """processor\t: 0
 model name\t: Some CPU @ 2.0GHz
@@ -40,3 +51,18 @@ def test_the_processor_is_that_of_the_first_entry(tmp_path: Path):
     path.write_text(CPU)
     assert processor_name(path) == "Some CPU @ 2.0GHz"
     assert processor_name(tmp_path / "none") == platform.machine()
+
+
+def test_a_checkout_has_its_files_beside_the_package():
+    assert shipped("configs/chess_cpu.toml").is_file() and shipped("configs").parent == CHECKOUT
+    assert (page("cluster.md"), set_up()) == ("docs/cluster.md", "`make setup`")
+    assert version_of("alphazero") == alphazero.__version__
+
+
+def test_a_wheel_has_its_files_within_the_package_and_says_so(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(module, "SHARE", tmp_path)
+    assert shipped("examples/games.pgn.gz") == tmp_path / "examples" / "games.pgn.gz"
+    assert page("cluster.md") == f"{tmp_path}/docs/cluster.md"
+    assert set_up() == f"`pip install` of the wheel of alphazero {alphazero.__version__}"
+    assert main(["health", "--help"]) == 0
+    assert capsys.readouterr().out.endswith(f"\ndocs/ is {tmp_path}/docs\n")

@@ -52,6 +52,7 @@ def test_a_rank_of_our_launcher_knows_what_was_typed():
 
 def test_a_script_is_shown_with_the_python_that_runs_it(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "")
     words = typed_command(["/opt/train_distributed.py", "--steps", "5"], {})
     assert shlex.join(words) == shlex.join([sys.executable, "/opt/train_distributed.py", "--steps", "5"])
     assert Path(words[0]).is_absolute()
@@ -82,3 +83,20 @@ def test_programs_are_named_where_they_are(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert located("alphazero play net.pt") == "./alphazero play net.pt"
     assert located("tensorboard --logdir runs") == "tensorboard --logdir runs"
+
+
+def test_a_program_that_path_finds_is_named_as_people_type_it(monkeypatch, tmp_path):
+    program = tmp_path / "bin" / "alphazero"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(program.with_name("python")))
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert located("alphazero play net.pt") == "alphazero play net.pt"
+    assert typed_command([str(program), "train", "--steps", "5"], {}) == [
+        "alphazero",
+        "train",
+        "--steps",
+        "5",
+    ]
+    monkeypatch.setenv("PATH", "")
+    assert located("alphazero play net.pt") == "./bin/alphazero play net.pt"

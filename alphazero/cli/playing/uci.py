@@ -7,9 +7,9 @@ import shlex
 import sys
 from functools import partial
 
+from alphazero import __version__
 from alphazero.base.errors import ConfigError
 from alphazero.cli.flags import add_network_flags, add_paths, add_weights_flag, device_of, named_network
-from alphazero.machine.environment import version_of
 from alphazero.play.uci.engine import LoadedNetwork, NetworkRequest, UciEngine
 from alphazero.play.uci.levels import read_levels
 from alphazero.play.uci.lichess_bot import FLAG as LICHESS_BOT
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     if args.force:
         raise ConfigError(f"--force: expected only with {LICHESS_BOT}")
     open_it = partial(open_engine_network, args.device, args.precision)
-    name = f"alphazero {version_of('alphazero')}"
+    name = f"alphazero {__version__}"
     write = partial(print, end="", flush=True)
     return UciEngine(
         name, weights, open_it, write, given, lambda weights: read_levels(find_weights(weights))

@@ -28,7 +28,7 @@ from alphazero.launch.plan.node import choose_cpu_ranks
 from alphazero.launch.plan.resolve import resolve
 from alphazero.launch.plan.sources import LaunchRequest
 from alphazero.machine import machine as machines
-from alphazero.machine.environment import CHECKOUT, START
+from alphazero.machine.environment import CHECKOUT, START, set_up
 from alphazero.machine.memory import read_memory
 from alphazero.run.checkpoint_files import checkpoints_in
 from alphazero.run.directory import require_free
@@ -217,9 +217,7 @@ def _start(
     """Start the job and see it to its end. arguments, trainer: what goes to the trainer, and parsed."""
     missing = [name for name in NEEDED_MODULES if importlib.util.find_spec(name) is None]
     if missing:
-        raise LaunchError(
-            f"{sys.executable}: has no {', '.join(missing)}; expected `make setup` in {CHECKOUT}"
-        )
+        raise LaunchError(f"{sys.executable}: has no {', '.join(missing)}; expected {set_up()} in {CHECKOUT}")
     preset_of = {"cuda": train.GPU_PRESET, "cpu": train.CPU_PRESET}
     job = Supervision(
         plan=dataclasses.replace(plan, directory=str(Path.cwd())),

@@ -27,6 +27,7 @@ from alphazero.launch.node.store import lone_process_environment
 from alphazero.launch.plan.outer import read_task
 from alphazero.launch.plan.sources import refuse_loopback
 from alphazero.machine import machine as machines
+from alphazero.machine.environment import shipped
 from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK
 from alphazero.machine.nvml import device_files_present
 from alphazero.run import rank as rank_side
@@ -37,7 +38,7 @@ from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
 from alphazero.settings.chosen import OUTSIDE_PRESET, line_of, measure, with_chosen
 from alphazero.settings.deepspeed_file import SET_FLAG, read_deepspeed_settings
 from alphazero.settings.flags import Parser, whole
-from alphazero.settings.load import SECTIONS, Config, load_config, preset_directory
+from alphazero.settings.load import SECTIONS, Config, load_config
 from alphazero.settings.scope import changed_settings, kept_settings, require_same_run
 from alphazero.show.console import Console
 from alphazero.show.weights_and_biases import require_wandb
@@ -165,8 +166,8 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> Config:
     check_spelling(args.resume)
     if is_outside(str(flags.get("game", ""))):
         default_preset = OUTSIDE_PRESET
-    shipped = preset_directory().parent / "ds_config.json"
-    settings = read_deepspeed_settings(Path(deepspeed_config_file(args) or shipped), args.deepspeed_set)
+    file = Path(deepspeed_config_file(args) or shipped("ds_config.json"))
+    settings = read_deepspeed_settings(file, args.deepspeed_set)
     config = load_config(args.config or default_preset, flags, settings, is_named=bool(args.config))
     given = [(path, "--data") for path in config.data.data]
     for path, flag in (*given, *((path, "--validation-data") for path in config.data.validation_data)):

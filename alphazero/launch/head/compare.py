@@ -21,7 +21,7 @@ from alphazero.launch.head.remote import (
 )
 from alphazero.launch.plan import programs
 from alphazero.launch.plan.launch_plan import HostPlan
-from alphazero.machine.environment import CHECKOUT, NOT_INSTALLED
+from alphazero.machine.environment import CHECKOUT, NOT_INSTALLED, set_up
 from alphazero.machine.machine import names_loopback
 
 PROBE_TIMEOUT_S = 25.0
@@ -74,7 +74,7 @@ def explain(answer: Answer, timeout_s: float) -> str:
     if answer.status is None:
         return f"no answer within {timeout_s:.0f} s; expected a host that is up"
     if answer.status == NO_CHECKOUT:
-        return f"no checkout at {CHECKOUT}; expected the same path as on the head"
+        return f"no code at {CHECKOUT}; expected the same path as on the head"
     if answer.status == NO_INTERPRETER:
         return f"no interpreter {sys.executable}; expected the same environment as on the head"
     if answer.status == FORBIDDEN:
@@ -82,7 +82,7 @@ def explain(answer: Answer, timeout_s: float) -> str:
     if answer.status == SSH_FAILED and answer.remote.target:
         return explain_ssh(answer.errors)
     last = last_line(answer.errors) or "no output"
-    return f"its probe ended with exit status {answer.status}: {last}; expected `make setup` there"
+    return f"its probe ended with exit status {answer.status}: {last}; expected {set_up()} there"
 
 
 def compare(examined: Sequence[Examined], question: Question) -> tuple[Examined, ...]:
@@ -116,7 +116,7 @@ def _own_faults(host: HostPlan, probe: Probe, question: Question) -> Iterator[Ho
         yield HostFault(f"no directory {question.directory}; expected the one the head was started in")
     for name, found in probe.versions.items():
         if found == NOT_INSTALLED:
-            yield HostFault(f"{probe.python} has no {name}; expected `make setup` there")
+            yield HostFault(f"{probe.python} has no {name}; expected {set_up()} there")
     slots, visible = max((host.num_ranks or 0, *(place + 1 for place in host.slots))), len(probe.visible)
     if question.device == "cuda" and visible < slots and not probe.fault:
         yield HostFault(f"slots={slots}, but {visible} GPUs found; expected at most as many slots")

@@ -17,7 +17,7 @@ from alphazero.base.errors import AlphaZeroError
 from alphazero.base.files import nearest_existing
 from alphazero.base.records import from_json, to_json
 from alphazero.launch.head.sync_data import data_digest
-from alphazero.machine.environment import CHECKOUT, commit_of, version_of
+from alphazero.machine.environment import CHECKOUT, commit_of, is_installed, set_up, version_of
 from alphazero.machine.health import check_this_host
 from alphazero.machine.judge import Severity
 from alphazero.machine.machine import (
@@ -104,7 +104,8 @@ def look(question: Question) -> Probe:
         fault = str(error)
         machine, visible = look_at_this_machine("cpu"), ()
     if question.checkout and Path(question.checkout).resolve() != CHECKOUT:
-        fault = f"runs the code of {CHECKOUT}; expected {question.checkout}: `make clean setup` there"
+        anew = set_up() if is_installed() else "`make clean setup`"
+        fault = f"runs the code of {CHECKOUT}; expected {question.checkout}: {anew} there"
     has_directory = Path(question.directory).is_dir()
     if has_directory:
         os.chdir(question.directory)  # paths of stores and of the run may be relative to it
