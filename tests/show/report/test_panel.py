@@ -94,6 +94,18 @@ def test_self_play_is_a_share_of_the_time(tmp_path) -> None:
     assert found["data"] == pytest.approx([1 / 50, 0.0])
 
 
+def test_games_of_actors_have_panels_of_their_age_and_of_the_wait_for_them(tmp_path) -> None:
+    played = {"kind": "self_play", "step": 0, "plies": 9.0}
+    brought = {**played, "age_mean": 3.0, "age_oldest": 8.0, "waited_s": 1.5}
+    here, elsewhere = (
+        {panel.name: panel.marks for panel in all_panels([read(RunFigures.read(write_run(path, [line])))])}
+        for path, line in ((tmp_path / "here", played), (tmp_path / "elsewhere", brought))
+    )
+    assert not {"age", "waited"} & here.keys()
+    assert [mark["value"] for mark in elsewhere["age"]] == [[3.0], [8.0]]
+    assert [mark["value"] for mark in elsewhere["waited"]] == [[1.5]]
+
+
 def test_ratings_have_their_intervals() -> None:
     panel = rating_panel([read(RunFigures("run"), ratings={10: (900.0, 850.0, 940.0)})])
     (mark,) = panel.to_json()["marks"]
