@@ -101,10 +101,11 @@ std::optional<IllegalGame> judge(const Input<std::uint16_t>& moves, const Input<
 template <Game G>
 void bind_check(nb::module_& module) {
   static const std::string judge_name = "judge_" + std::string(G::kName) + "_games";
-  module.def(judge_name.c_str(), &judge<G>, "moves"_a.noconvert(), "moves_offset"_a.noconvert(),
-             "search"_a.noconvert(), "ends"_a, nb::call_guard<nb::gil_scoped_release>(),
-             "As find_illegal_..._game, of N games from the start of the game; a move after the end is a fault "
-             "too. ends: filled with what the rules say of each last position, up to the first fault.");
+  module.def(
+      judge_name.c_str(), &judge<G>, "moves"_a.noconvert(), "moves_offset"_a.noconvert(),
+      "search"_a.noconvert(), "ends"_a, nb::call_guard<nb::gil_scoped_release>(),
+      "As find_illegal_..._game, of N games from the start of the game; a move after the end is a fault "
+      "too. ends: filled with what the rules say of each last position, up to the first fault.");
   static const std::string name = "find_illegal_" + std::string(G::kName) + "_game";
   module.def(name.c_str(), &find_illegal<G>, "moves"_a.noconvert(), "moves_offset"_a.noconvert(),
              "fen_bytes"_a.noconvert(), "fen_offset"_a.noconvert(), "search"_a.noconvert() = nb::none(),

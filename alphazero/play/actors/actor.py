@@ -38,6 +38,7 @@ from alphazero.settings.sections import NetworkConfig
 from alphazero.settings.self_play import MOST_BUDGET
 
 ROUND_S = 20.0  # that a round of play should last: then games are published and weights looked for
+LEAST_SEARCHES = 8  # of a lane in a round, at the end of which batches are not full
 OLDEST = 3  # generations for which games may wait: the more actors there are, the sooner they pause
 POSITIONS_PER_SHARD = 1 << 16
 POLL_S = 0.1
@@ -149,9 +150,10 @@ class _Actor:
         """Rounds of play until go_on gives False, or the settings change. True: the run has ended."""
         device = torch.cuda.get_device_name(self._own.device) if self._own.device.type == "cuda" else "cpu"
         status = ActorStatus(self._id, platform.node(), device)
-        budget = simulations = self._settings.search.simulations
-        # A round brings some half of the lead, not much more than the learner wants.
-        most = min(MOST_BUDGET, simulations * max(1, self._settings.lead_positions // (2 * len(self._lanes))))
+        simulations, lead = self._settings.search.simulations, self._settings.lead_positions
+        # A round brings half of the lead at most, so not much more than the learner wants.
+        most = min(MOST_BUDGET, simulations * max(1, lead // (2 * len(self._lanes))))
+        budget = least = min(most, simulations * LEAST_SEARCHES)
         with Courier(self._place, self._digest, status, self._say) as courier:
             self._say(f"plays {self._settings.game} for {self._place.name}, on {platform.node()}, {device}")
             while self._go_on() and not courier.settings_changed and not courier.run_ended:
@@ -164,7 +166,7 @@ class _Actor:
                 if seconds < ROUND_S / 2:
                     budget = min(most, 2 * budget)
                 elif seconds > 2 * ROUND_S:
-                    budget = max(simulations, budget // 2)
+                    budget = max(least, budget // 2)
             return courier.run_ended
 
     def _is_ready(self, courier: Courier) -> bool:
