@@ -20,7 +20,7 @@ UCT_C, MCTS_MIB = 2.0, 1024
 # has sides of 256; and OpenSpiel multiplies two such numbers in 32 bits, so that no product can be checked.
 MOST_PARAMETER = 10_000
 _NUMBER = re.compile(r"\d+(?:\.\d*)?")
-INSTALL = "pip install 'alphazero[openspiel]' (or open_spiel)"
+INSTALL = "pip install open_spiel"
 
 
 def load(name: str) -> Rules:

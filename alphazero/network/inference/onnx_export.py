@@ -85,7 +85,7 @@ def write_onnx(path: Path, network: AlphaZeroNet) -> None:
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise WeightsError(
-            f"{path}: writing ONNX needs {' and '.join(missing)}; expected pip install 'alphazero[onnx]'"
+            f"{path}: writing ONNX needs {' and '.join(missing)}; expected pip install {' '.join(missing)}"
         )
     numbers = network.parameter_count()
     if FLOAT_BYTES * numbers + SPARE_BYTES > MAX_FILE_BYTES:
