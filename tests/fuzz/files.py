@@ -53,22 +53,18 @@ NUM_EXAMPLES = 4
 MOST_KEPT = 5  # of one fault
 
 
-def make_examples(kind: Kind, directory: Path, seed: int) -> list[Path]:
-    """Sound examples, tried with every reader; made in processes of their own, as Arrow starts threads."""
-    for number in range(NUM_EXAMPLES):
-        example = directory / f"example-{number}"
-        example.mkdir(parents=True)
+def make_example(kind: Kind, directory: Path, seed: int, number: int) -> None:
+    """A sound example, tried with every reader; made in a process of its own, as Arrow starts threads."""
+    example = directory / f"example-{number}"
+    example.mkdir(parents=True)
 
-        def make(example: Path = example, number: int = number) -> None:
-            kind.make(example, Random(f"{seed}/{kind.name}/example/{number}"))
+    def make() -> None:
+        kind.make(example, Random(f"{seed}/{kind.name}/example/{number}"))
 
-        required(try_reader(make), f"{kind.name}: making example {number}")
-        for reader in kind.readers:
-            path = fresh_copy(directory, number)
-            required(
-                try_reader(lambda reader=reader, path=path: reader(path)), f"{kind.name}: example {number}"
-            )
-    return sorted(directory.glob("example-*"))
+    required(try_reader(make), f"{kind.name}: making example {number}")
+    for reader in kind.readers:
+        path = fresh_copy(directory, number)
+        required(try_reader(lambda reader=reader, path=path: reader(path)), f"{kind.name}: example {number}")
 
 
 def required(outcome: Outcome, what: str) -> None:
@@ -89,7 +85,10 @@ def fresh_copy(directory: Path, number: int) -> Path:
 def try_input(kind: Kind, directory: Path, seed: int, number: int) -> tuple[Outcome, Path]:
     """Input `number` of this kind, and what came of it."""
     random = Random(f"{seed}/{kind.name}/{number}")
-    path = fresh_copy(directory, random.randrange(NUM_EXAMPLES))
+    example = random.randrange(NUM_EXAMPLES)
+    if not (directory / f"example-{example}").exists():
+        make_example(kind, directory, seed, example)
+    path = fresh_copy(directory, example)
     damage(kind, path, random)
     reader = random.choice(kind.readers)
     return try_reader(lambda: reader(path)), path
@@ -97,7 +96,6 @@ def try_input(kind: Kind, directory: Path, seed: int, number: int) -> tuple[Outc
 
 def try_kind(kind: Kind, directory: Path, arguments: argparse.Namespace) -> int:
     """Inputs until the time is up; the number of different faults."""
-    make_examples(kind, directory, arguments.seed)
     if arguments.input is not None:
         outcome, _ = try_input(kind, directory, arguments.seed, arguments.input)
         print(f"status {outcome.status}; {outcome.fault or 'no fault'}\n{outcome.said}")
