@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from alphazero.base.place_name import read_place
-from alphazero.base.section import setting, share, step_count
+from alphazero.base.section import Scope, setting, share, step_count
 
 # Bounds: far above every sensible value, so that a slip of the keyboard is one line at once.
 MOST_UNITS = 65_536  # positions per evaluation, moves of a position
@@ -169,6 +169,7 @@ class SelfPlayConfig:
         "directory or URL where actors bring their games (default: the directory `place` of the run)",
         reads=lambda place, text: read_place(place, text) if text else text,
         metavar="PLACE",
+        scope=Scope.START,
         is_place=True,
         of_training=True,
     )
@@ -176,6 +177,7 @@ class SelfPlayConfig:
         "",
         "train on the games of this run, generation by generation, and play none",
         metavar="RUN",
+        scope=Scope.START,
         is_place=True,
         of_training=True,
     )

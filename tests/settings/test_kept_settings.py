@@ -64,7 +64,7 @@ def test_whatever_a_preset_or_a_default_becomes_the_run_stays_as_it_was():
         "gradient_accumulation_steps",
         "profile",
     }
-    of_a_start |= {"data", "validation_data", "num_workers", "cache_dir", "verify_data"}
+    of_a_start |= {"place", "replay", "data", "validation_data", "num_workers", "cache_dir", "verify_data"}
     assert left == of_a_start
 
 

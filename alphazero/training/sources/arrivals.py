@@ -5,6 +5,7 @@ Rank 0 has the inbox. Collective, but for the record's lines.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections import defaultdict
@@ -25,7 +26,7 @@ from alphazero.data.store.store import named_faults
 from alphazero.network.weights.weights import WeightsFile
 from alphazero.play import lanes as games
 from alphazero.play.actors.place import OF_A_RUN, MeetingPlace, open_place
-from alphazero.play.actors.pointers import Account, PlaceSettings, rules_digest
+from alphazero.play.actors.pointers import Account, PlaceSettings, read_settings, rules_digest
 from alphazero.play.selfplay import tables_of
 from alphazero.run.directory import RunDirectory
 from alphazero.settings.load import Config
@@ -126,7 +127,8 @@ def place_of(config: Config, run: RunDirectory, *, make: bool) -> MeetingPlace:
 
 
 def check_ways(config: Config, run: RunDirectory) -> None:
-    """Raises ConfigError for flags that contradict each other, BusyError where another learner has the place.
+    """Raises ConfigError for flags that contradict each other, BusyError where another learner has the place,
+    DataError where files of others have the names of a place's.
 
     May wait some seconds for another learner's sign of life.
     """
@@ -138,7 +140,10 @@ def check_ways(config: Config, run: RunDirectory) -> None:
     if own.place and own.self_play_from == "here":
         raise ConfigError(f"--place {own.place}: expected --self-play-from elsewhere, or both")
     if own.self_play_from != "here" and (own.place or (run.path / OF_A_RUN).exists()):
-        require_free(place_of(config, run, make=True))
+        place = place_of(config, run, make=True)
+        with contextlib.suppress(ConfigError):  # of another version; a file that is no learner's is kept
+            read_settings(place)
+        require_free(place)
 
 
 def positions_of_generation(config: Config) -> int:

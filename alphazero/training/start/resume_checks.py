@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from dataclasses import fields
 
-from alphazero.base.errors import ConfigError
-from alphazero.base.text import counted
+from alphazero.base.errors import CheckpointError, ConfigError
+from alphazero.base.text import counted, quoted
 from alphazero.data.sampling.window import Window
 from alphazero.network.model.sizes import on_meta_device
 from alphazero.network.weights.checkpoint import Checkpoint, TrainingState
@@ -34,6 +34,14 @@ def check_same_run(run: RunDirectory, resumed: Checkpoint, config: Config) -> li
         if change.name != "precision" or "precision" in config.asked  # else `auto` chose it (planner.py)
     ]
     require_same_run(run.path, saved.step, changes)
+    for name in ("place", "replay"):  # which a checkpoint, perhaps a stranger's, does not choose
+        before = saved.config.get("self_play", {}).get(name)
+        if before and not getattr(config.self_play, name):
+            raise CheckpointError(
+                f"{run.path}: --{name} was {quoted(before)} at step {saved.step}; expected it, or another "
+                f"--{name}, on the command line",
+                found_by_all_ranks=True,
+            )
     for name, now in on_meta_device(config.network).state_dict().items():
         before = list(resumed.weights[name].shape)
         require_same(run.path, saved.step, f"by the game's rules {name}", before, list(now.shape))

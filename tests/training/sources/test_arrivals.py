@@ -16,7 +16,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from alphazero.base.errors import BusyError, PlaceError
+from alphazero.base.errors import BusyError, ConfigError, DataError, PlaceError
+from alphazero.cli.command_table import build_parser
+from alphazero.cli.training.train import read_settings as read_settings_of_training
 from alphazero.play import lanes
 from alphazero.play.actors.place import MeetingPlace, open_place
 from alphazero.play.actors.pointers import (
@@ -32,6 +34,8 @@ from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_lane, play
 from alphazero.run.directory import RunDirectory
 from alphazero.run.figures import RunFigures
+from alphazero.settings.load import Config
+from alphazero.training.sources.arrivals import check_ways
 from alphazero.training.sources.inbox import Inbox, require_free
 from tests.support.actors.ledger import Archive, add_up
 from tests.support.jobs.kill_chain import sleep_while_running
@@ -301,12 +305,20 @@ def test_a_place_that_is_cut_off_stops_no_training_and_is_used_again(tmp_path, f
     ],
 )
 def test_flags_that_contradict_each_other_are_answered(tmp_path, flags, words) -> None:
-    from alphazero.base.errors import ConfigError
-    from alphazero.cli.command_table import build_parser
-    from alphazero.cli.training.train import read_settings
-    from alphazero.training.sources.arrivals import check_ways
-
-    args = build_parser("train").parse_args(["--config", "connect4", "--mode", "selfplay", *flags])
-    config = read_settings(args, "connect4")
     with pytest.raises(ConfigError, match=re.escape(words)):
-        check_ways(config, RunDirectory(tmp_path))
+        check_ways(config_of(*flags), RunDirectory(tmp_path))
+
+
+def test_a_directory_with_another_programs_settings_is_no_place(tmp_path) -> None:
+    settings = tmp_path / "project" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"theme": "dark"}')
+    config = config_of("--self-play-from", "elsewhere", "--place", str(settings.parent))
+    with pytest.raises(DataError, match="settings.json: is not what a learner writes"):
+        check_ways(config, RunDirectory(tmp_path / "run"))
+    assert [path.name for path in settings.parent.iterdir()] == [settings.name]
+
+
+def config_of(*flags: str) -> Config:
+    args = build_parser("train").parse_args(["--config", "connect4", "--mode", "selfplay", *flags])
+    return read_settings_of_training(args, "connect4")

@@ -40,3 +40,14 @@ def test_rules_that_give_the_network_another_size_are_refused():
     with pytest.raises(CheckpointError, match=rf"{name} was \[1, .* at step 8") as caught:
         check_same_run(RunDirectory(RUN), saved, config)
     assert caught.value.found_by_all_ranks
+
+
+@pytest.mark.parametrize("name", ["place", "replay"])
+def test_a_checkpoint_chooses_no_directory_where_this_program_writes_or_reads(name: str) -> None:
+    saved, config = resumed("self_play", **{name: "/home/you/project"})
+    assert not getattr(config.self_play, name)
+    with pytest.raises(CheckpointError, match=f"--{name} was '/home/you/project' at step 8") as caught:
+        check_same_run(RunDirectory(RUN), saved, config)
+    assert caught.value.found_by_all_ranks
+    named = dataclasses.replace(config, self_play=dataclasses.replace(config.self_play, **{name: "other"}))
+    assert check_same_run(RunDirectory(RUN), saved, named) == []
