@@ -314,7 +314,7 @@ def test_a_directory_with_another_programs_settings_is_no_place(tmp_path) -> Non
     settings.parent.mkdir()
     settings.write_text('{"theme": "dark"}')
     config = config_of("--self-play-from", "elsewhere", "--place", str(settings.parent))
-    with pytest.raises(DataError, match="settings.json: is not what a learner writes"):
+    with pytest.raises(DataError, match=r"settings\.json: is not"):
         check_ways(config, RunDirectory(tmp_path / "run"))
     assert [path.name for path in settings.parent.iterdir()] == [settings.name]
 
