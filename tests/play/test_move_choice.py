@@ -13,7 +13,20 @@ def searched(*moves: tuple[int, float, int | None]) -> Snapshot:
     """A search whose moves have these visits, values and proofs, the best first."""
     reports = tuple(
         MoveReport(
-            number, str(number), 0.1 * (number + 1), visits, 0, q, (0, 1, 0), proven, None, (), (), "", ""
+            number,
+            str(number),
+            number,
+            0.1 * (number + 1),
+            visits,
+            0,
+            q,
+            (0, 1, 0),
+            proven,
+            None,
+            (),
+            (),
+            "",
+            "",
         )
         for number, (visits, q, proven) in enumerate(moves)
     )

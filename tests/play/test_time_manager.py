@@ -13,7 +13,20 @@ def seen(*visits: int, q: tuple[float, ...] = (), playouts: int = 1000, seconds:
     """A search with a move for each number of visits."""
     moves = tuple(
         MoveReport(
-            i, str(i), 0.1, n, 0.1, (q or (0.0,) * len(visits))[i], (0, 1, 0), None, None, (), (), "chess", ""
+            i,
+            str(i),
+            i,
+            0.1,
+            n,
+            0.1,
+            (q or (0.0,) * len(visits))[i],
+            (0, 1, 0),
+            None,
+            None,
+            (),
+            (),
+            "chess",
+            "",
         )
         for i, n in enumerate(visits)
     )

@@ -127,7 +127,7 @@ def test_a_worker_that_cannot_start_is_named(capfd: pytest.CaptureFixture[str]):
 
 
 def test_a_worker_that_has_failed_before_its_task_says_why():
-    args = argparse.Namespace(config="no-such-preset", weights="w.pt", out=Path("games"))
+    args = argparse.Namespace(config="no-such-preset", weights="w.pt", out=Path("games"), play_for=None)
     before = psutil.Process().children()  # of other tests
     with Workers("selfplay", args, [Place("cpu", {})]) as workers:
         (child,) = (one for one in psutil.Process().children() if one not in before)

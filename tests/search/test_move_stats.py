@@ -37,7 +37,20 @@ def report(row: str) -> MoveReport:
     wdl = ((1 + wl - draw) / 2, draw, (1 - wl - draw) / 2)
     prior = value(row, "P") / 100
     return MoveReport(
-        move, row[:4], prior, visits, 0.0, wl, wdl, None, None, (move,), (row[:4],), "chess", str(line)
+        move,
+        row[:4],
+        line.move_to_index(move),
+        prior,
+        visits,
+        0.0,
+        wl,
+        wdl,
+        None,
+        None,
+        (move,),
+        (row[:4],),
+        "chess",
+        str(line),
     )
 
 
@@ -79,8 +92,8 @@ def test_every_line_is_that_of_lc0_for_the_same_search() -> None:
 def test_a_proven_move_is_marked() -> None:
     line = make_line("chess", "6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1")
     mate, quiet = line.text_to_move("a1a8"), line.text_to_move("a1a2")
-    won = MoveReport(mate, "a1a8", 0.25, 0, 0.0, 1.0, (1, 0, 0), 1, 1, (), (), "chess", str(line))
-    once = MoveReport(quiet, "a1a2", 0.5, 1, 0.0, 0.125, (0.3, 0.525, 0.175), None, None, (), (), "", "")
+    won = MoveReport(mate, "a1a8", 0, 0.25, 0, 0.0, 1.0, (1, 0, 0), 1, 1, (), (), "chess", str(line))
+    once = MoveReport(quiet, "a1a2", 0, 0.5, 1, 0.0, 0.125, (0.3, 0.525, 0.175), None, None, (), (), "", "")
     texts = {mate: "a1a8", quiet: "a1a2"}
     rows = move_stats(snapshot([won, once], 2, 0.5, 0.1), line, TreeSettings(), texts, {quiet: -0.125})
     assert rows[0].startswith("a1a8 ") and rows[0].endswith("(V:  1.0000) (T)")

@@ -24,7 +24,7 @@ def seconds(**parts: float) -> list[float]:
 
 
 def test_the_names_of_parts_are_those_of_the_clock():
-    assert set(PARTS) == {part.value for part in Part} - {"self-play", "apart"}
+    assert set(PARTS) == {part.value for part in Part} - {"self-play", "waiting for games", "apart"}
     assert set(WORK.values()) - {""} == {TRAINING, SELF_PLAY}
 
 
