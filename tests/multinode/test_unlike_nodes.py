@@ -72,7 +72,9 @@ def test_without_the_check_a_difference_is_a_warning(network, tmp_path, random_s
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ("(cat {rules}; echo '# changed') > {games}/nim.py", "nodes differ: game: "),
+        pytest.param(
+            "(cat {rules}; echo '# changed') > {games}/nim.py", "nodes differ: game: ", marks=pytest.mark.slow
+        ),
         pytest.param("true", "games/nim.py: ", marks=pytest.mark.slow),
     ],
 )

@@ -49,6 +49,7 @@ def game(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@pytest.mark.slow
 def test_five_kills_leave_no_trace(zygote, tmp_path, game: str) -> None:
     life_s = whole_run(zygote, tmp_path / "whole", 2, game)
     whole = end_of(tmp_path / "whole")

@@ -113,6 +113,7 @@ def test_of_starts_with_one_name_one_trains_and_the_others_are_told_who_does(tmp
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["one"]
 
 
+@pytest.mark.slow
 def test_two_starts_with_two_names_both_train(tmp_path, start):
     ended = [one.end() for one in [start("one", SHORT), start("two", SHORT)]]
     assert [status for status, _ in ended] == [0, 0], ended
