@@ -1,6 +1,6 @@
 """`alphazero bench NAME`: figures of benchmarks/NAME.py of this checkout, measured here and now.
 
-They compare states of the source and are no part of the package: a wheel has none.
+They compare states of the source and are not part of the package: a wheel has none.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def from_python_chess(board: object) -> tuple[str, list[str]]:
 def history_of(state: object) -> list[int] | None:
     """The actions that led to a state of rules outside the core; None where it has no method history().
 
-    Raises GameInputError for what is no state.
+    Raises GameInputError for any other object.
     """
     if missing := [name for name in METHODS if name != "clone" and not callable(getattr(state, name, None))]:
         raise GameInputError(

@@ -368,7 +368,7 @@ void bind_foreign(nb::module_& module) {
       "GameError for what is no permutation.");
   module.def("line_of_state", &line_of_state, nb::arg("state"),
              "A ForeignLine that begins at a copy of this state, whose moves before are not known. Its texts "
-             "begin with 'state', and it equals no other line. RulesError for what is no state.");
+             "begin with 'state', and it equals no other line. RulesError for any other object.");
   module.def("state_of_line", &state_of_line, nb::arg("line"),
              "The state at the end of a ForeignLine: to look at, and to copy before it is changed.");
   module.def("threads_asking_rules", &threads_asking,

@@ -131,7 +131,7 @@ def weights_player(lineup: Lineup, weights: str, nodes: int | None = None) -> Pl
 
 
 def nodes_to_rate_at(args: argparse.Namespace) -> list[int]:
-    """Nodes per move, rising. Raises ConfigError for levels of what is no weights file."""
+    """Nodes per move, rising. Raises ConfigError for levels of a run or checkpoint."""
     if args.levels is None:
         return [args.simulations]
     if args.checkpoints is not None:

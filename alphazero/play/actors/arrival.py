@@ -154,7 +154,9 @@ def _check_ends(
     _refuse(name, resigned & ~may_resign, "game {}: no side may resign in it")
     _refuse(name, resigned & (result != loser_wins), "game {}: the side that resigned has not lost")
     _refuse(name, plies > own.max_plies, "game {}: is too long")
-    _refuse(name, too_long & ((plies < own.max_plies) | (result != 0)), "game {}: is no draw by its length")
+    _refuse(
+        name, too_long & ((plies < own.max_plies) | (result != 0)), "game {}: is not a draw by its length"
+    )
     resign_ply = _column(batch, "resign_ply")
     _refuse(name, (resign_ply < -1) | (resign_ply > plies), "game {}: no side can resign there")
     for row in np.flatnonzero(adjudicated):

@@ -206,7 +206,7 @@ class Courier:
         elif newest is not None and (self.newest is None or self._wants(newest)):
             self._fetch(newest)
         before, self._learner = self._learner, read_learner(self._place)
-        # A run that had ended before this actor began may go on: it plays as it does without a learner.
+        # An ended run may be continued later: an actor that finds it so plays as it does without a learner.
         ends = self._learner is not None and self._learner.ended
         self.run_ended = self.run_ended or (ends and before is not None and not before.ended)
 

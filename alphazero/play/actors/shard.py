@@ -54,7 +54,7 @@ class ShardName:
 
     @classmethod
     def of(cls, name: str) -> ShardName | None:
-        """The shard that an object of a place is; None for one that is no shard."""
+        """The shard that an object of a place is; None for any other."""
         found = _NAME.fullmatch(name)
         return cls(found[1], int(found[2]), found[3]) if found else None
 

@@ -48,7 +48,7 @@ class Taken:
 
     @property
     def positions(self) -> int:
-        """Trained on."""
+        """How many positions of these games are trained on."""
         return sum(shard.positions for shard in self.shards)
 
 
@@ -141,7 +141,9 @@ def check_ways(config: Config, run: RunDirectory) -> None:
         raise ConfigError(f"--place {own.place}: expected --self-play-from elsewhere, or both")
     if own.self_play_from != "here" and (own.place or (run.path / OF_A_RUN).exists()):
         place = place_of(config, run, make=True)
-        with contextlib.suppress(ConfigError):  # of another version; a file that is no learner's is kept
+        with contextlib.suppress(
+            ConfigError
+        ):  # of another version; the file of another program is left alone
             read_settings(place)
         require_free(place)
 

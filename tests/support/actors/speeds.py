@@ -55,7 +55,7 @@ class Throttled:
             self._ends.wait(PERIOD_S * self.share)
 
     def end(self) -> None:
-        """By SIGTERM."""
+        """End the process by SIGTERM, as a scheduler does."""
         self._ends.set()
         self._thread.join()
         self.process.terminate()
