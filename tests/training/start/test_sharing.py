@@ -49,6 +49,7 @@ def test_every_private_directory_gets_all_and_a_lost_one_is_made_up_for(zygote, 
             assert (host / last / file).read_bytes() == (undisturbed[0] / last / file).read_bytes()
 
 
+@pytest.mark.slow
 def test_the_newest_over_all_hosts_is_taken(zygote, tmp_path, random_store):
     """A host that missed the last checkpoint, and one whose last is damaged."""
     hosts = [tmp_path / "head", tmp_path / "other"]
