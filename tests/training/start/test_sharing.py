@@ -75,7 +75,7 @@ def test_a_shared_directory_has_one_writer_and_a_mixture_has_one_each(zygote, tm
     assert (private / "runs/job/config.json").exists()
 
 
-@pytest.mark.parametrize("resume", ["best-elo", "nowhere"])
+@pytest.mark.parametrize("resume", [pytest.param("best-elo", marks=pytest.mark.slow), "nowhere"])
 def test_a_resume_from_nothing_is_one_line_from_one_rank(tmp_path, random_store, resume):
     output = run_job(tmp_path, random_store, 2, "--steps", "4", "--resume", resume, status=1)
     assert output.count("alphazero: error") == 1
