@@ -1,4 +1,4 @@
-"""Real jobs of two hosts, a game in a Python file: one host plays for the other, or both beside their ranks."""
+"""Real jobs of two hosts, a game in a Python file: one host plays for another, or both play beside ranks."""
 
 import json
 import re

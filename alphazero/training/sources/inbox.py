@@ -280,7 +280,9 @@ class Inbox:
                     )
                 if not self._take_in(name, size):
                     lists.pop(actor, None)
-                if sum(one.shard.positions for one in self._queue) >= self._most_waiting or self._weights:
+                with self._changed:
+                    waiting_here = sum(one.shard.positions for one in self._queue)
+                if waiting_here >= self._most_waiting or self._weights:
                     return
 
     def _may_bring(self, names: Collection[tuple[ShardName, int]]) -> bool:
