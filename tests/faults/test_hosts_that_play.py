@@ -40,6 +40,7 @@ def test_actors_play_on_all_hosts_and_publish_at_the_end_and_one_that_is_killed_
     assert both[1][0] == place and "starts again" in both[1][1] and both[1][2:] == [place, "has published"]
 
 
+@pytest.mark.slow
 def test_training_continues_without_a_host_that_only_plays(start):
     job = start(hosts=BESIDE_AND_ALONE, num_steps=120, limits={"silence_s": 3.0})
     job.wait_for_output("host2: plays for")
@@ -60,6 +61,7 @@ def test_hosts_that_share_no_directory_with_the_learner_cannot_play_for_it_there
     assert not list((tmp_path / "runs").iterdir())
 
 
+@pytest.mark.slow
 def test_hosts_that_share_nothing_meet_in_a_bucket_and_a_request_to_stop_reaches_all(start, tmp_path):
     job = start(
         hosts=BESIDE_AND_ALONE,

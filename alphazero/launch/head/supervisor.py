@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -12,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from alphazero.base.errors import LaunchError, PortInUseError
-from alphazero.base.log import Say
+from alphazero.base.log import Say, stamped
 from alphazero.base.place_name import is_url
-from alphazero.base.text import counted, signal_name
+from alphazero.base.text import counted, escaped, signal_name
 from alphazero.launch.agent.processes import SignalInbox
 from alphazero.launch.agent.protocol import Output
 from alphazero.launch.head.attempt import Attempt, StartOutcome
@@ -84,7 +85,7 @@ class Supervisor:
 
     def __init__(self, job: Supervision, say: Say) -> None:
         self._job = job
-        self._say = say
+        self._show = say
         self._inbox = SignalInbox()
         self._asked: list[int] = []  # what agents got, of a batch system
         self._run: ChosenRun | None = None
@@ -121,6 +122,14 @@ class Supervisor:
                 num_restarts += 1
                 if not self._wait(num_restarts):
                     return 128 + self._signals[0]
+
+    def _say(self, text: str) -> None:
+        """Show a line, and keep it in the run once ranks have logs there: why they were started again."""
+        self._show(text)
+        logs = Path(self._run.directory, "logs") if self._run and not self._job.plan.node_rank else None
+        if logs and logs.is_dir():
+            with contextlib.suppress(OSError), (logs / "launcher.log").open("a") as file:
+                file.write(f"{stamped(escaped(text))}\n")
 
     @property
     def _signals(self) -> list[int]:
