@@ -133,6 +133,7 @@ class _Actor:
         self._id = new_actor()
         self._go_on = go_on
         self._say: Say = lambda text: say(f"actor {self._id[:4]}: {text}")
+        self._oldest = OLDEST * settings.self_play.steps_per_generation
         self._games = replace(settings.self_play, **{"lanes": 0, "syzygy": "", **own.typed})
         self._tables = tables_of(self._games, settings.game)
         self._cache = new_cache(self._games.evaluation_cache)
@@ -154,7 +155,7 @@ class _Actor:
         # A round brings half of the lead at most, so not much more than the learner wants.
         most = min(MOST_BUDGET, simulations * max(1, lead // (2 * len(self._lanes))))
         budget = least = min(most, simulations * LEAST_SEARCHES)
-        with Courier(self._place, self._digest, status, self._say) as courier:
+        with Courier(self._place, self._digest, status, self._say, self._oldest) as courier:
             self._say(f"plays {self._settings.game} for {self._place.name}, on {platform.node()}, {device}")
             while self._go_on() and not courier.settings_changed and not courier.run_ended:
                 if not self._is_ready(courier):
@@ -172,7 +173,7 @@ class _Actor:
     def _is_ready(self, courier: Courier) -> bool:
         """Whether there are weights, which are loaded where they are newer, and games are wanted."""
         newest, (unused, behind) = courier.newest, courier.unused
-        lead, oldest = self._settings.lead_positions, OLDEST * self._settings.self_play.steps_per_generation
+        lead, oldest = self._settings.lead_positions, self._oldest
         is_ahead = unused > lead or behind > oldest
         if is_ahead != self._pauses:
             self._pauses = is_ahead
