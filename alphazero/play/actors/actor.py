@@ -6,11 +6,14 @@ It keeps nothing: who it is, is random and new at each start, and games under wa
 from __future__ import annotations
 
 import platform
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -42,6 +45,7 @@ LEAST_SEARCHES = 8  # of a lane in a round, at the end of which batches are not 
 OLDEST = 3  # generations for which games may wait: the more actors there are, the sooner they pause
 POSITIONS_PER_SHARD = 1 << 16
 POLL_S = 0.1
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -79,8 +83,10 @@ def _wait_for_settings(
     while go_on():
         try:
             met = open_place(place)  # anew: a run gets its place when its learner starts
-            if (found := read_settings(met)) is not None:
+            if (found := _aside(partial(read_settings, met), go_on)) is not None:
                 return met, *found
+            if not go_on():
+                return None
             answered = True
             error = PlaceError(f"{met.name}: no {SETTINGS} yet: no learner has started here")
         except PlaceError as caught:
@@ -90,6 +96,26 @@ def _wait_for_settings(
         until = time.monotonic() + min(tries.failed(error), LOOK_S)
         while time.monotonic() < until and go_on():
             time.sleep(POLL_S)
+    return None
+
+
+def _aside(call: Callable[[], T], go_on: Callable[[], bool]) -> T | None:
+    """What a call gives or raises, None where go_on gives False first.
+
+    In a thread of its own: S3's client tries for minutes, and signals are heard only between calls.
+    """
+    answer: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(call())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, name="first look", daemon=True).start()
+    while go_on():
+        if wait([answer], POLL_S).done:
+            return answer.result()
     return None
 
 

@@ -39,27 +39,11 @@ SUPPORT = REPOSITORY / "tests" / "support" / "actors"
 RUN = Path("runs") / "job"
 TRAINING = (
     *("--config", "connect4", "--blocks", "1", "--filters", "8", "--run-name", "job", "--precision", "fp32"),
-    *(
-        "--steps-per-generation",
-        str(STEPS),
-        "--reuse",
-        "0.5",
-        "--batch-size",
-        "64",
-        "--micro-batch-size",
-        "32",
-    ),
-    *(
-        "--simulations",
-        "8",
-        "--evaluation-batch",
-        "16",
-        "--window-minimum",
-        "100",
-        "--checkpoint-interval",
-        "3",
-    ),
-    *("--lr-schedule", "constant", "--warmup-steps", "1", "--validation-interval", "0", "--no-tensorboard"),
+    *("--steps-per-generation", str(STEPS), "--reuse", "0.2", "--checkpoint-interval", "3"),
+    *("--batch-size", "64", "--micro-batch-size", "32", "--window-minimum", "100"),
+    *("--simulations", "16", "--evaluation-batch", "16"),
+    *("--lr-schedule", "constant", "--warmup-steps", "1"),
+    *("--validation-interval", "0", "--no-tensorboard"),
 )
 VARIABLES = {
     "AWS_ACCESS_KEY_ID": "testing",

@@ -65,10 +65,10 @@ class Service:
         signed = environ.get("HTTP_X_AMZ_DATE")
         self._log.write(f"{time.time():.1f} {environ['REMOTE_ADDR']} {method} {path} {signed}\n")
         if signed and abs(timegm(time.strptime(signed, "%Y%m%dT%H%M%SZ")) - time.time()) > MOST_SKEW_S:
-            environ["wsgi.input"].read()
+            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             self._log.write("skewed\n")
-            start_response("403 Forbidden", [("Content-Type", "application/xml")])
-            return [SKEWED]
+            start_response("403 Forbidden", [("Content-Length", str(len(SKEWED)))])
+            return [] if method == "HEAD" else [SKEWED]
         if method == "PUT" and "/games/" in path and (how := self._how()):
             if how == "half":
                 environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 2) // 2)
