@@ -209,7 +209,7 @@ def test_each_game_enters_once_whatever_is_killed_and_cut_and_the_replay_gives_t
     for kind in kinds:
         field.disturb(kind)
         print(f"{time.monotonic() - began:5.0f} s: {kind}, generation {field.generation()}", flush=True)
-        field.sleep(rng.choice([0.0, rng.uniform(0, 5), rng.uniform(15, 40)]))
+        field.sleep(rng.choice([0.0, rng.uniform(0, 5), rng.uniform(15, 30), rng.uniform(15, 30)]))
     for timer in field.timers:
         timer.join()
     last = field.until_it_learns_on(3) + 2
