@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.actors.bucket import VARIABLES, Bucket
 from tests.support.actors.s3 import BUCKET
 from tests.support.hosts.hosts import Host, Network
 from tests.support.jobs.jobs import TRAIN
@@ -34,7 +35,7 @@ KINDS = {
     "packets lost": 2,
     "uploads reset": 4,
 }
-PORT, STEPS = 5000, 5
+STEPS = 5
 SUPPORT = REPOSITORY / "tests" / "support" / "actors"
 RUN = Path("runs") / "job"
 TRAINING = (
@@ -45,11 +46,6 @@ TRAINING = (
     *("--lr-schedule", "constant", "--warmup-steps", "1"),
     *("--validation-interval", "0", "--no-tensorboard"),
 )
-VARIABLES = {
-    "AWS_ACCESS_KEY_ID": "testing",
-    "AWS_SECRET_ACCESS_KEY": "testing",
-    "AWS_EC2_METADATA_DISABLED": "true",
-}
 RECOVERY_S = 120.0
 
 
@@ -59,6 +55,7 @@ class Field:
 
     zygote: Zygote
     network: Network
+    bucket: Bucket
     directory: Path
     rng: random.Random
     learner: Job | None = None
@@ -68,39 +65,17 @@ class Field:
     timers: list[threading.Timer] = field(default_factory=list)
     generations: int = 1_000_000
 
-    @property
-    def place(self) -> str:
-        host = self.network.hosts[0].address
-        return f"s3://{BUCKET}/run?endpoint_override={host}:{PORT}&scheme=http&region=us-east-1"
-
-    @property
-    def served(self) -> Path:
-        return self.directory / "served"
-
-    def serve(self) -> None:
-        """Start the service, and wait until it answers."""
-        host = self.network.hosts[0]
-        program = [sys.executable, str(SUPPORT / "s3_server.py"), str(PORT), str(self.served)]
-        log = (self.directory / "service.txt").open("w")
-        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-        host.popen(*program, cwd=REPOSITORY, stdout=log, stderr=log, env=environment)
-        deadline = time.monotonic() + 60
-        look = f"import urllib.request as r; r.urlopen('http://127.0.0.1:{PORT}/moto-api/data.json')"
-        while subprocess.run(host.argv(sys.executable, "-c", look), capture_output=True).returncode:
-            assert time.monotonic() < deadline, (self.directory / "service.txt").read_text()
-            time.sleep(0.3)
-
     def tend(self) -> None:
         """Start again what has ended; only what was killed, or met a place that was cut off, may have."""
         if self.learner is None or not self.learner.is_running():
             self._note("learner", self.learner, {-9, 2})
-            words = ("--self-play-from", "elsewhere", "--place", self.place)
+            words = ("--self-play-from", "elsewhere", "--place", self.bucket.place)
             arguments = (*TRAINING, "--generations", str(self.generations), *words)
             self.learner = self._start(self.directory, 1, TRAIN, *arguments)
         for number, actor in enumerate(self.actors):
             if actor is None or not actor.is_running():
                 self._note("actor", actor, {-9})
-                words = ("--for", self.place, "--device", "cpu")
+                words = ("--for", self.bucket.place, "--device", "cpu")
                 self.actors[number] = self._start(
                     self.directory / f"actor{number}", number + 2, SUPPORT / "act.py", *words
                 )
@@ -139,7 +114,7 @@ class Field:
         elif kind == "actor killed":
             rng.choice(self.actors).kill()
         elif kind == "uploads reset":
-            reset = self.served / "reset"
+            reset = self.bucket.reset
             reset.write_text(rng.choice(["half", "stored"]))
             self.later(rng.uniform(4, 12), lambda: reset.unlink(missing_ok=True))
         else:
@@ -203,8 +178,8 @@ def test_each_game_enters_once_whatever_is_killed_and_cut_and_the_replay_gives_t
     rng, began = random.Random(seed), time.monotonic()
     kinds = [kind for kind, number in KINDS.items() for _ in range(number)]
     rng.shuffle(kinds)
-    field = Field(zygote, network(4), tmp_path, rng)
-    field.serve()
+    hosts = network(4)
+    field = Field(zygote, hosts, Bucket(hosts.hosts[0], tmp_path), tmp_path, rng)
     field.until_it_learns_on(2)
     for kind in kinds:
         field.disturb(kind)
@@ -222,7 +197,7 @@ def test_each_game_enters_once_whatever_is_killed_and_cut_and_the_replay_gives_t
     seconds = time.monotonic() - began
     assert not any("Traceback" in output for output in [*field.said, field.everything_said()])
 
-    copies = (field.served / "archive", field.served / "place")
+    copies = (field.bucket.archive, field.bucket.objects)
     ledger = subprocess.run(
         [sys.executable, "-m", "tests.support.actors.ledger", tmp_path / RUN, *copies],
         cwd=REPOSITORY,
