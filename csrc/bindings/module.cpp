@@ -5,6 +5,8 @@
 #include "bindings/bindings.hpp"
 
 NB_MODULE(_core, module) {
+  // Objects that Python keeps until it ends, as caches do, would be called leaks at its end.
+  nanobind::set_leak_warnings(false);
   module.doc() = "C++ core: games, encoding, PGN parsing, batch loading, search.";
   nanobind::exception<alphazero::GameError>(module, "GameError", PyExc_ValueError);
   alphazero::bindings::bind_chess(module);

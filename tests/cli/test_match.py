@@ -214,7 +214,9 @@ def test_three_failures_in_a_row_end_it_with_the_score_so_far_and_exit_code_2(ch
     assert captured.err.count("loses the game") == 3
 
 
-@pytest.mark.parametrize(("sign", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("sign", "status"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
+)
 def test_a_match_that_is_interrupted_tells_its_score_and_leaves_no_engine(tmp_path, sign, status) -> None:
     pids, pgn = tmp_path / "pids", tmp_path / "match.pgn"
     player = f"cmd='{FAKE} --mode deaf --pid-file {pids}' nodes=1 name=fake"

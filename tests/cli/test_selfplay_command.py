@@ -61,11 +61,8 @@ def test_the_games_are_the_same_for_any_number_of_lanes_short_ones_and_long_ones
     assert len(eleven) == 11 and lengths[0] + 10 < lengths[-1]
     assert games(11, "--lanes", "1") == eleven
     assert games(11, "--lanes", "64") == eleven
-    fewer = set()
-    for num in (1, 5, 10):  # the games of a smaller number are among them
-        more = set(games(num, "--lanes", "3"))
-        assert len(more) == num and fewer < more < set(eleven)
-        fewer = more
+    five = set(games(5, "--lanes", "3"))  # the games of a smaller number are among them
+    assert len(five) == 5 and five < set(eleven)
 
 
 @contextlib.contextmanager

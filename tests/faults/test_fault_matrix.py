@@ -84,7 +84,8 @@ def test_a_stopped_rank_is_found_and_every_rank_shows_its_stack(start):
         assert "fake_rank.py" in log.read_text()
 
 
-@pytest.mark.parametrize("limit_s", [1.5, pytest.param(6.0, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("limit_s", [1.5, 6.0])
 def test_a_stopped_rank_is_found_as_soon_as_the_limit_says(start, limit_s: float):
     job = start(limits={"step_s": limit_s})
     job.wait_for_step(30, limit_s=20)
@@ -154,7 +155,7 @@ def test_the_head_killed_takes_every_host_with_it(start):
     job.assert_decoys_live()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGUSR1])
 def test_one_ctrl_c_or_slurm_s_warning_lets_ranks_save_and_the_next_start_goes_on_from_there(start, number):
     job = start(num_steps=100)
     job.wait_for_step(7)
@@ -356,6 +357,7 @@ def test_a_terminal_that_is_held_does_not_end_the_job(start):
     assert (job.run / "result").exists()
 
 
+@pytest.mark.slow
 def test_a_terminal_that_is_closed_does_not_end_the_job(start):
     reader, writer = os.pipe()
     job = start(num_steps=30, environment={"ALPHAZERO_TEST_CHATTER": "1"}, output=writer)

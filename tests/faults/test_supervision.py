@@ -40,6 +40,7 @@ def test_a_job_whose_ranks_are_killed_again_and_again_ends_as_if_undisturbed(sta
     assert begun[-1] >= (kills - 1) * 10
 
 
+@pytest.mark.slow
 def test_a_job_that_gets_nowhere_is_not_started_for_ever(start):
     job = start(environment={"ALPHAZERO_TEST_DIE_AT": "3"}, max_restarts=50, num_steps=10, step_s=0.0)
     status, said = job.end(limit_s=60)

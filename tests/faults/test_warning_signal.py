@@ -58,6 +58,7 @@ def assert_saved_and_gone(directory: Path, processes: list[psutil.Process]) -> N
     assert psutil.wait_procs(processes, timeout=10)[1] == []
 
 
+@pytest.mark.slow
 def test_the_warning_to_the_launcher_alone_ends_the_job_with_a_checkpoint(job, tmp_path: Path):
     processes = below(job)
     job.send_signal(signal.SIGUSR1)

@@ -160,6 +160,7 @@ def test_of_equal_puzzles_the_rating_is_near_elo_s_formula(solved: int, number: 
     assert found.high - found.low == pytest.approx(2 * 1.96 * deviation, rel=0.25)
 
 
+@pytest.mark.slow
 def test_the_interval_of_mixed_puzzles_holds_the_true_rating_19_times_of_20():
     draw = np.random.default_rng(1)
     ratings = draw.integers(600, 2600, 150)

@@ -302,7 +302,10 @@ def started(weights: Path) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, -signal.SIGTERM, marks=pytest.mark.slow)],
+)
 def test_a_signal_ends_it_quietly(number: signal.Signals, status: int, weights: Path) -> None:
     process = started(weights)
     time.sleep(0.3)

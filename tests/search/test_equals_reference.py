@@ -255,12 +255,9 @@ def test_searches_of_several_moves_are_the_reference_s(position: str, name: str)
 @pytest.mark.parametrize("name", ["plain", "16 leaves", "forced, 4 leaves", "gumbel"])
 @pytest.mark.parametrize("position", SMALL_GAMES)
 def test_searches_of_whole_games_are_the_reference_s(position: str, name: str) -> None:
-    for seed in (5, 6, 7):
-        settings = replace(SETTINGS[name], simulations=40)
-        pair = pair_at(position, settings, VariedEvaluator(seed), seed)
-        assert (
-            play_on(pair, position, settings, moves=42, seed=seed) > 0 or pair.core.result(0, 0).proven != 2
-        )
+    settings = replace(SETTINGS[name], simulations=40)
+    pair = pair_at(position, settings, VariedEvaluator(5), seed=5)
+    assert play_on(pair, position, settings, moves=42, seed=5) > 0 or pair.core.result(0, 0).proven != 2
 
 
 @pytest.mark.parametrize("position", ["chess", "an opening", "shuffling before the root", "connect4"])

@@ -14,7 +14,6 @@ from alphazero.base.files import complete_lines
 from alphazero.run.directory import RunDirectory
 from alphazero.show.tensorboard import points_of
 
-RESUMES = 5
 STEPS, GENERATION = 60, 5
 ARGUMENTS = (
     *("--config", "connect4", "--blocks", "1", "--filters", "8", "--run-name", "job"),
@@ -70,14 +69,17 @@ def assert_every_point_once(directory):
         assert [value for _, value in values] == pytest.approx([value for _, value in expected[tag]]), tag
 
 
-@pytest.mark.parametrize("how", ["killed", pytest.param("stopped", marks=pytest.mark.slow)])
-def test_after_five_resumes_every_point_is_there_once(zygote, tmp_path, how):
+@pytest.mark.parametrize(
+    ("how", "num_resumes"),
+    [("killed", 2), *(pytest.param(how, 5, marks=pytest.mark.slow) for how in ("killed", "stopped"))],
+)
+def test_after_resumes_every_point_is_there_once(zygote, tmp_path, how, num_resumes):
     """Killed at random instants, so that points after the last checkpoint are made again; or by a signal."""
     seed = int(os.environ.get("KILL_SEED", random.SystemRandom().randrange(10**6)))
     print(f"KILL_SEED={seed} chooses these instants again")
     rng, run = random.Random(seed), tmp_path / "runs" / "job"
     resumes, step = 0, 0
-    while resumes < RESUMES:
+    while resumes < num_resumes:
         job = zygote.start(tmp_path, 1, ARGUMENTS)
         step += rng.randrange(3, 9)
         wait_for_step(job, run, step)
@@ -86,5 +88,5 @@ def test_after_five_resumes_every_point_is_there_once(zygote, tmp_path, how):
         resumes += 1
     job = zygote.start(tmp_path, 1, ARGUMENTS)
     assert job.wait() == [0], job.output()[-3000:]
-    assert len(list(run.glob("events.out.tfevents.*"))) == RESUMES + 1
+    assert len(list(run.glob("events.out.tfevents.*"))) == num_resumes + 1
     assert_every_point_once(run)

@@ -149,6 +149,7 @@ def rows_of(content):
                 yield {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
 
 
+@pytest.mark.slow
 def test_weights_and_biases_gets_the_curves_of_all_starts_in_one_run(tmp_path):
     pytest.importorskip("wandb")
     run = tmp_path / "job"

@@ -87,6 +87,7 @@ def check_refusal(bundle, *expected, flags=()):
     return environment
 
 
+@pytest.mark.slow
 def test_a_bundle_is_installed_with_its_own_pip_into_an_environment_of_its_own(bundle):
     done, environment = install(bundle)
     assert done.returncode == 0, done.stderr
@@ -116,6 +117,7 @@ def test_a_folder_that_is_no_bundle_is_refused(tmp_path):
     assert not check_refusal(tmp_path / "none", SUMS, "expected a folder that make bundle made").exists()
 
 
+@pytest.mark.slow
 def test_where_a_requirement_is_nowhere_nothing_is_installed(bundle):
     (bundle / "needed-2.1-py3-none-any.whl").unlink()
     # pip may not take it from a place of its settings either.

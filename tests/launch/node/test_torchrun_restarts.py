@@ -26,7 +26,8 @@ def kill_a_rank(run: Path, job: subprocess.Popen[str]) -> None:
     os.kill(beat.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("is_standalone", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_standalone", [False, True])
 def test_ranks_that_torchrun_starts_again_meet(tmp_path, random_store, is_standalone):
     rendezvous = "--standalone" if is_standalone else f"--master_port={free_port()}"
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=1"]

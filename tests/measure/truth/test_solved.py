@@ -246,19 +246,19 @@ def test_the_search_has_the_settings_asked_for_and_no_noise(
 def test_people_are_told_how_far_the_searches_are(
     network_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    """600 positions, 200 simulations each."""
+    """600 positions, 50 simulations each."""
     monkeypatch.setattr("alphazero.show.console.FIRST_SILENCE_S", 0.0)
     monkeypatch.setattr("alphazero.show.console.LONGEST_SILENCE_S", 0.0)
     monkeypatch.setattr("alphazero.show.console.TICK_S", 0.01)
-    argv = ["eval", "--solved", "--weights", str(network_file), "--device", "cpu", "--simulations", "200"]
+    argv = ["eval", "--solved", "--weights", str(network_file), "--device", "cpu", "--simulations", "50"]
     assert main([*argv, "--no-proofs"]) == 0
     done = [
         int(told[1].replace(",", ""))
         for line in capsys.readouterr().err.splitlines()
-        if (told := re.search(r": ([\d,]+) of 120,000 simulations in \d", line))
+        if (told := re.search(r": ([\d,]+) of 30,000 simulations in \d", line))
     ]
-    assert len(done) > 5 and done == sorted(done) and done[-1] > 75_000
-    assert any(count % 20_000 for count in done)  # within a set as well
+    assert len(done) > 5 and done == sorted(done) and done[-1] > 18_000
+    assert any(count % 5_000 for count in done)  # within a set as well
 
 
 def test_the_table_for_people_has_a_line_a_set_and_one_for_all(

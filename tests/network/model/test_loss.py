@@ -154,6 +154,7 @@ def random_batch(size: int) -> DeviceBatch:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_a_2x32_network_learns_64_random_positions_by_heart():
     spec = get_spec("chess")

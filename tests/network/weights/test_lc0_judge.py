@@ -88,7 +88,7 @@ def test_lc0_evaluates_what_we_write_as_we_do(tmp_path: Path, words: str) -> Non
     compare(file, NUM_POSITIONS if words in ("tower", "dense", "map") else 30)
 
 
-@pytest.mark.parametrize("name", ["maia-1100", "maia-1500"])
+@pytest.mark.parametrize("name", [pytest.param("maia-1100", marks=pytest.mark.slow), "maia-1500"])
 def test_lc0_evaluates_maia_as_we_do_before_and_after_we_write_it(
     shared_data: Path, tmp_path: Path, name: str
 ) -> None:

@@ -208,7 +208,7 @@ def test_keys_step_through_the_game_after_a_jump_to_it(browser, tmp_path) -> Non
     assert ply(browser) == "1"
 
 
-@pytest.mark.parametrize("has_clipboard", [True, False])
+@pytest.mark.parametrize("has_clipboard", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_position_and_a_command_are_copied_with_or_without_a_clipboard(
     browser, tmp_path, has_clipboard
 ) -> None:

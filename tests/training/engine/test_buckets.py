@@ -27,7 +27,9 @@ def test_the_full_network_has_several_buckets_for_gradients_and_one_for_its_weig
     assert options["allgather_bucket_size"] >= network.parameter_count()
 
 
-@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize(
+    "stage", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
+)
 def test_steps_of_several_passes_with_many_buckets_are_those_with_one(zygote, tmp_path, random_store, stage):
     """Two ranks: a sum of two numbers has no order."""
     for name, size in (("one", LARGE), ("many", 2_000)):

@@ -38,6 +38,7 @@ def test_the_network_is_a_hundredth_of_the_largest_preset() -> None:
     assert small == pytest.approx(large / 100, rel=0.1)
 
 
+@pytest.mark.slow
 def test_two_ranks_keep_what_is_computed() -> None:
     compare(2, stage=2)
 

@@ -25,7 +25,7 @@ def weights_after(lone_engine, settings, stage, num_steps=3):
     return weights
 
 
-@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+@pytest.mark.parametrize("stage", [0, *(pytest.param(stage, marks=pytest.mark.slow) for stage in (1, 2)), 3])
 def test_deepspeed_s_timers_and_profiler_work_and_change_nothing(lone_engine, tmp_path, stage, capfd):
     plain = weights_after(lone_engine, DeepSpeedSettings(), stage)
     profile = tmp_path / "profile.txt"

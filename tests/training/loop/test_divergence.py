@@ -40,7 +40,10 @@ def assert_named(output: str, ranks: list[int], step: int) -> None:
     assert "Traceback" not in output
 
 
-@pytest.mark.parametrize(("odd", "stage"), [(0, 0), (1, 1), (2, 0)])
+@pytest.mark.parametrize(
+    ("odd", "stage"),
+    [(0, 0), pytest.param(1, 1, marks=pytest.mark.slow), pytest.param(2, 0, marks=pytest.mark.slow)],
+)
 def test_one_flipped_bit_names_its_rank_and_tensor_and_ends_the_run(diverged, tmp_path, odd, stage):
     """The flip is in the step the second check follows; at ZeRO 0 it would last as well (below)."""
     statuses, output = diverged(3, stage, odd, 2 * INTERVAL)

@@ -6,11 +6,14 @@ import gzip
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.support.jobs.jobs import step_lines
 
 PROFILED = ("--profile", "3-4@1")
 
 
+@pytest.mark.slow
 def test_the_trace_of_two_steps_has_their_parts_and_the_run_stays_the_same(
     zygote, tmp_path, random_store
 ) -> None:

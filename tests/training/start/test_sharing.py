@@ -49,6 +49,7 @@ def test_every_private_directory_gets_all_and_a_lost_one_is_made_up_for(zygote, 
             assert (host / last / file).read_bytes() == (undisturbed[0] / last / file).read_bytes()
 
 
+@pytest.mark.slow
 def test_the_newest_over_all_hosts_is_taken(zygote, tmp_path, random_store):
     """A host that missed the last checkpoint, and one whose last is damaged."""
     hosts = [tmp_path / "head", tmp_path / "other"]
@@ -74,7 +75,7 @@ def test_a_shared_directory_has_one_writer_and_a_mixture_has_one_each(zygote, tm
     assert (private / "runs/job/config.json").exists()
 
 
-@pytest.mark.parametrize("resume", ["best-elo", "nowhere"])
+@pytest.mark.parametrize("resume", [pytest.param("best-elo", marks=pytest.mark.slow), "nowhere"])
 def test_a_resume_from_nothing_is_one_line_from_one_rank(tmp_path, random_store, resume):
     output = run_job(tmp_path, random_store, 2, "--steps", "4", "--resume", resume, status=1)
     assert output.count("alphazero: error") == 1

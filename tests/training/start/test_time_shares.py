@@ -9,7 +9,7 @@ from alphazero.base.files import complete_lines
 PARTS = {"compute", "data_wait", "communication", "checkpoint", "host_overhead"}
 
 
-@pytest.mark.parametrize("stage", [0, 1])
+@pytest.mark.parametrize("stage", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_shares_of_two_ranks_add_up_to_one_and_know_no_gpus(zygote, tmp_path, random_store, stage):
     arguments = ("--steps", "12", "--log-interval", "4", "--zero-stage", str(stage))
     said = zygote.run_job(tmp_path, random_store, 2, *arguments)

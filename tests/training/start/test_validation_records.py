@@ -3,6 +3,8 @@
 import json
 import math
 
+import pytest
+
 from alphazero.data.open import open_store
 from alphazero.run.directory import RunDirectory
 from alphazero.run.next_command import continuing
@@ -12,6 +14,7 @@ from tests.support.data.stores import write_random_store
 ARGUMENTS = ("--steps", "4", "--validation-interval", "2", "--validation-positions", "1500")
 
 
+@pytest.mark.slow
 def test_one_rank_and_two_record_the_same_validation(zygote, tmp_path):
     store = tmp_path / "store"
     write_random_store(store, num_games=64)
