@@ -162,6 +162,8 @@ def end_process(status: int) -> NoReturn:
     process whose work is done, and the job would count as failed.
     """
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
+    if files := sys.modules.get("pyarrow.fs"):  # it waits for S3 requests, minutes where none is answered
+        atexit.unregister(files.ensure_s3_finalized)
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         try:

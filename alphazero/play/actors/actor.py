@@ -6,11 +6,14 @@ It keeps nothing: who it is, is random and new at each start, and games under wa
 from __future__ import annotations
 
 import platform
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -42,6 +45,7 @@ LEAST_SEARCHES = 8  # of a lane in a round, at the end of which batches are not 
 OLDEST = 3  # generations for which games may wait: the more actors there are, the sooner they pause
 POSITIONS_PER_SHARD = 1 << 16
 POLL_S = 0.1
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -79,8 +83,10 @@ def _wait_for_settings(
     while go_on():
         try:
             met = open_place(place)  # anew: a run gets its place when its learner starts
-            if (found := read_settings(met)) is not None:
+            if (found := _aside(partial(read_settings, met), go_on)) is not None:
                 return met, *found
+            if not go_on():
+                return None
             answered = True
             error = PlaceError(f"{met.name}: no {SETTINGS} yet: no learner has started here")
         except PlaceError as caught:
@@ -90,6 +96,26 @@ def _wait_for_settings(
         until = time.monotonic() + min(tries.failed(error), LOOK_S)
         while time.monotonic() < until and go_on():
             time.sleep(POLL_S)
+    return None
+
+
+def _aside(call: Callable[[], T], go_on: Callable[[], bool]) -> T | None:
+    """What a call gives or raises, None where go_on gives False first.
+
+    In a thread of its own: S3's client tries for minutes, and signals are heard only between calls.
+    """
+    answer: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(call())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, name="first look", daemon=True).start()
+    while go_on():
+        if wait([answer], POLL_S).done:
+            return answer.result()
     return None
 
 
@@ -133,6 +159,7 @@ class _Actor:
         self._id = new_actor()
         self._go_on = go_on
         self._say: Say = lambda text: say(f"actor {self._id[:4]}: {text}")
+        self._oldest = OLDEST * settings.self_play.steps_per_generation
         self._games = replace(settings.self_play, **{"lanes": 0, "syzygy": "", **own.typed})
         self._tables = tables_of(self._games, settings.game)
         self._cache = new_cache(self._games.evaluation_cache)
@@ -154,7 +181,7 @@ class _Actor:
         # A round brings half of the lead at most, so not much more than the learner wants.
         most = min(MOST_BUDGET, simulations * max(1, lead // (2 * len(self._lanes))))
         budget = least = min(most, simulations * LEAST_SEARCHES)
-        with Courier(self._place, self._digest, status, self._say) as courier:
+        with Courier(self._place, self._digest, status, self._say, self._oldest) as courier:
             self._say(f"plays {self._settings.game} for {self._place.name}, on {platform.node()}, {device}")
             while self._go_on() and not courier.settings_changed and not courier.run_ended:
                 if not self._is_ready(courier):
@@ -172,7 +199,7 @@ class _Actor:
     def _is_ready(self, courier: Courier) -> bool:
         """Whether there are weights, which are loaded where they are newer, and games are wanted."""
         newest, (unused, behind) = courier.newest, courier.unused
-        lead, oldest = self._settings.lead_positions, OLDEST * self._settings.self_play.steps_per_generation
+        lead, oldest = self._settings.lead_positions, self._oldest
         is_ahead = unused > lead or behind > oldest
         if is_ahead != self._pauses:
             self._pauses = is_ahead

@@ -84,9 +84,14 @@ class Courier:
     weights that it plays with).
     """
 
-    def __init__(self, place: MeetingPlace, settings: str, status: ActorStatus, say: Say) -> None:
-        """settings: sha256 of the place's settings.json. status: as the actor begins."""
+    def __init__(
+        self, place: MeetingPlace, settings: str, status: ActorStatus, say: Say, steps_back: int
+    ) -> None:
+        """settings: sha256 of the place's settings.json. status: as the actor begins. steps_back: how far
+        behind weights are fetched however slow the link is.
+        """
         self._place, self._settings, self._status, self._say = place, settings, status, say
+        self._steps_back = steps_back
         where = hashlib.sha256(place.address.encode()).hexdigest()[:16]
         self._directory = default_cache_directory() / "actors" / where / status.actor
         self._waiting: list[tuple[ShardName, bytes]] = []  # no content: it is on the disk
@@ -127,10 +132,14 @@ class Courier:
         """This actor's positions that the learner has not used, and by how many steps the oldest of them is
         behind the newest weights.
         """
-        accounts = self._learner.actors if self._learner else {}
-        left = self._shards[accounts.get(self._status.actor, Account()).shards :]
+        left = self._shards[self._account.shards :]
         behind = self.newest.step - left[0][0] if left and self.newest else 0
         return sum(positions for _, positions in left), behind
+
+    @property
+    def _account(self) -> Account:
+        accounts = self._learner.actors if self._learner else {}
+        return accounts.get(self._status.actor, Account())
 
     def deliver(self, batch: pa.RecordBatch, rules: str) -> None:
         """Take finished games (GAME_SCHEMA): they are on the disk when this returns, and published soon."""
@@ -211,9 +220,12 @@ class Courier:
         self.run_ended = self.run_ended or (ends and before is not None and not before.ended)
 
     def _wants(self, newest: NewestWeights) -> bool:
-        """Only after the last ones are played with, and for a tenth of the time: a link may be slow."""
+        """Only after the last ones are played with, and for a tenth of the time: a link may be slow. But a
+        learner refuses games of old weights.
+        """
         is_used = self.newest is not None and self.step == self.newest.step
-        return is_used and self.step != newest.step and time.monotonic() >= self._fetch_after
+        is_due = time.monotonic() >= self._fetch_after or newest.step - self.step > self._steps_back
+        return is_used and self.step != newest.step and is_due
 
     def _fetch(self, newest: NewestWeights) -> None:
         path, began = self._directory / f"{newest.step}.safetensors", time.monotonic()
@@ -242,7 +254,8 @@ class Courier:
         write_status(self._place, self._status)
         self._moves, self._reported = self.moves, now
         if before.beat or is_last:
+            refused = f", {counted(self._account.refused, 'shard')} refused" if self._account.refused else ""
             self._say(
                 f"{speed:,.0f} positions/s | {counted(published, 'shard')} with {self._status.positions:,} "
-                f"positions published, {self.unused[0]:,} not used yet | weights of step {self.step}"
+                f"positions published, {self.unused[0]:,} not used yet{refused} | weights of step {self.step}"
             )

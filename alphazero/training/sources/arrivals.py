@@ -157,7 +157,7 @@ def positions_of_generation(config: Config) -> int:
 
 def place_settings(config: Config) -> PlaceSettings:
     """What actors play by."""
-    own = dataclasses.replace(config.self_play, place="", replay="", self_play_from="here")
+    own = dataclasses.replace(config.self_play, place="", replay="", self_play_from="here", generations=1)
     own = dataclasses.replace(own, syzygy="tables" if own.syzygy else "")
     return PlaceSettings(
         game=config.network.game,

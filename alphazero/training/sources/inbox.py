@@ -128,7 +128,7 @@ class Inbox:
         self._state = LearnerState(secrets.token_hex(8), 0, 0, False, {})
         self._weights: WeightsFile | None = None
         self._weights_step = -1
-        self._stopping = False
+        self._stopping = self._fails = False
         self._fault: BaseException | None = None  # to here
         self.checked_s = 0.0
         self._settings_digest = ""
@@ -193,6 +193,7 @@ class Inbox:
         if self._fault is not None or self._thread.is_alive():
             return
         try:
+            self._require_lease()
             self._renew(replace(self._state, id="", ended=ended))
             self._clean()
         except AlphaZeroError as error:
@@ -202,6 +203,7 @@ class Inbox:
         pause_s = self._renew_s
         try:
             while not self._stopping:
+                self._fails = True
                 try:
                     self._look()
                     pause_s = self._renew_s
@@ -213,7 +215,7 @@ class Inbox:
                 else:
                     self._told.clear()
                 with self._changed:
-                    self._changed.wait_for(lambda: self._stopping or self._weights is not None, pause_s)
+                    self._changed.wait_for(lambda: self._stopping or self._has_weights(), pause_s)
         except BaseException as error:  # for the thread that trains
             with self._changed:
                 self._fault = error
@@ -225,28 +227,48 @@ class Inbox:
             self._say(text)
 
     def _look(self) -> None:
-        """One round of the thread."""
-        self._renew(self._state)
-        with self._changed:
-            weights, step, self._weights = self._weights, self._weights_step, None
-        if weights is not None:
-            try:
-                publish_weights(self._place, step, weights, self._settings_digest)
-            except BaseException:
-                with self._changed:  # unless newer ones came meanwhile
-                    self._weights = self._weights or weights
-                raise
-            self._published.append(step)
-            self._steps.add(step)
-            self._remove_old_weights()
+        """One round of the thread. A place that cannot be written, as it is full, is read and cleaned."""
+        self._require_lease()
+        fault: AlphaZeroError | None = None
+        try:
+            self._renew(self._state)
+            self._publish()
+        except AlphaZeroError as error:
+            fault = error
+        self._fails = fault is not None
         self._fetch()
         self._clean()
+        if fault is not None:
+            raise fault
 
-    def _renew(self, state: LearnerState) -> None:
-        """Renew the lease. Raises BusyError where another learner has it."""
+    def _has_weights(self) -> bool:
+        """Whether there are some to write at once: those that could not be written wait like all else."""
+        return self._weights is not None and not self._fails
+
+    def _publish(self) -> None:
+        """Write the weights that wait, if any do."""
+        with self._changed:
+            weights, step, self._weights = self._weights, self._weights_step, None
+        if weights is None:
+            return
+        try:
+            publish_weights(self._place, step, weights, self._settings_digest)
+        except BaseException:
+            with self._changed:  # unless newer ones came meanwhile
+                self._weights = self._weights or weights
+            raise
+        self._published.append(step)
+        self._steps.add(step)
+        self._remove_old_weights()
+
+    def _require_lease(self) -> None:
+        """Raises BusyError where another learner has it."""
         there = read_learner(self._place)
         if there is not None and there.id != self._state.id:
             raise _taken(self._place, there)
+
+    def _renew(self, state: LearnerState) -> None:
+        """Write the lease, which must be ours."""
         with self._changed:
             self._state = replace(self._state, counter=self._state.counter + 1)
             state = replace(state, counter=self._state.counter)
@@ -281,8 +303,8 @@ class Inbox:
                 if not self._take_in(name, size):
                     lists.pop(actor, None)
                 with self._changed:
-                    waiting_here = sum(one.shard.positions for one in self._queue)
-                if waiting_here >= self._most_waiting or self._weights:
+                    positions = sum(one.shard.positions for one in self._queue)
+                if positions >= self._most_waiting or self._has_weights():
                     return
 
     def _may_bring(self, names: Collection[tuple[ShardName, int]]) -> bool:

@@ -1,6 +1,7 @@
 """An actor plays for a learner that it meets in a place: whatever stops, fails or differs."""
 
 import itertools
+import math
 import os
 import signal
 import subprocess
@@ -78,10 +79,11 @@ def test_without_a_learner_it_stops_at_the_lead_and_plays_on_when_games_are_take
     assert learner.shards() == before
     positions = sum(len(moves) for *_, moves in games_in(learner))
     assert 300 < positions < 3000
-    learner.accounts = {before[0].actor: Account(len(before), positions)}
+    learner.accounts = {before[0].actor: Account(len(before), positions, 1)}
     learner.say()
     player.until(lambda: len(learner.shards()) > len(before))
     player.end()
+    assert "1 shard refused" in player.lines[-1]
 
 
 def test_it_pauses_while_its_games_wait_for_more_than_three_generations(place) -> None:
@@ -97,6 +99,18 @@ def test_it_pauses_while_its_games_wait_for_more_than_three_generations(place) -
     learner.say()
     player.until(lambda: {step for _, _, step, _ in games_in(learner)} == {0, 301})
     player.end()
+
+
+def test_a_slow_link_does_not_keep_an_actor_at_weights_whose_games_are_refused(place) -> None:
+    learner = StandInLearner(place)
+    courier = Courier(place, learner.digest, ActorStatus(new_actor(), "host", "cpu"), print, 300)
+    courier._directory.mkdir(parents=True)
+    for step, fetched, pause_s in ((0, 0, 0.0), (300, 0, math.inf), (301, 301, math.inf), (302, 302, 0.0)):
+        learner.publish(step)
+        courier._fetch_after = pause_s
+        courier._look()
+        assert courier.newest is not None and courier.newest.step == fetched
+        courier.step = fetched
 
 
 def test_it_ends_with_the_run_but_not_for_one_that_had_ended_before(place) -> None:
@@ -148,10 +162,10 @@ def test_games_that_wait_for_a_learner_with_other_settings_are_not_published(pla
     learner = StandInLearner(place)
     for settings, published in (("of a learner before", 0), (learner.digest, 1)):
         left = new_actor()
-        courier = Courier(place, settings, ActorStatus(left, "host", "cpu"), print)
+        courier = Courier(place, settings, ActorStatus(left, "host", "cpu"), print, 0)
         courier.deliver(to_batch([]), "")
         (courier._directory / "settings").write_text(settings)
-        with Courier(place, learner.digest, ActorStatus(new_actor(), "host", "cpu"), print):
+        with Courier(place, learner.digest, ActorStatus(new_actor(), "host", "cpu"), print, 0):
             pass
         assert [name.actor for name in learner.shards()] == [left] * published
         assert not courier._directory.exists()

@@ -1,5 +1,11 @@
 """The place as a bucket with S3's interface: an actor plays for it, the service stops, refuses, is slow."""
 
+import signal
+import socket
+import subprocess
+import sys
+import time
+
 import pytest
 
 from alphazero.base.errors import PlaceError, PlaceRefusedError
@@ -97,3 +103,20 @@ def test_100_000_shards_are_listed_in_as_many_requests_as_there_are_thousands() 
         place = open_place(url)
         assert [entry.name for entry in place.entries("games")] == names
     assert len(requests) == 100
+
+
+def test_a_signal_ends_an_actor_while_a_service_does_not_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        command = [sys.executable, "-m", "alphazero", "selfplay", "--device", "cpu"]
+        url = s3_url(silent.getsockname()[1])
+        actor = subprocess.Popen([*command, "--for", url], stderr=subprocess.PIPE, text=True)
+        try:
+            silent.settimeout(60)
+            connection, _ = silent.accept()  # it waits for an answer now
+            actor.send_signal(signal.SIGTERM)
+            began = time.monotonic()
+            _, said = actor.communicate(timeout=60)
+            assert (actor.returncode, said) == (0, "") and time.monotonic() - began < 10
+            connection.close()
+        finally:
+            actor.kill()

@@ -1,7 +1,8 @@
-"""`python -m tests.support.actors.ledger RUN ARCHIVE`: do the games that were published and those that were
-trained on add up? By the files alone; nothing of the program is used.
+"""`python -m tests.support.actors.ledger RUN ARCHIVE [PLACE]`: do games published and those used add up?
 
-ARCHIVE: copies of all shards that were ever in the run's place (Archive makes them).
+By the files alone; nothing of the program is used.
+ARCHIVE: copies of all shards that were ever in the run's place (Archive makes them). PLACE: what is there
+now, by default in the run's directory `place`.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def read_archive(archive: Path) -> dict[Key, bytes]:
     return found
 
 
-def add_up(run: Path, archive: Path) -> dict[str, int]:
+def add_up(run: Path, archive: Path, place: Path | None = None) -> dict[str, int]:
     """What was published, used, refused and left; raises AssertionError where it does not add up."""
     published = read_archive(archive)
     lines = [json.loads(line) for line in (run / "games-order.jsonl").read_text().splitlines()]
@@ -106,7 +107,8 @@ def add_up(run: Path, archive: Path) -> dict[str, int]:
     newest = max((run / "checkpoints").glob("step-????????"))
     taken = json.loads((newest / "state.json").read_text())["self_play"]["taken"]
     assert {actor: account["shards"] for actor, account in taken.items()} == dict(next_number)
-    left = {(path.parent.name, int(path.name[:8])) for path in (run / "place").glob("games/*/[0-9]*.arrow")}
+    there = (place or run / "place").glob("games/*/[0-9]*.arrow")
+    left = {(path.parent.name, int(path.name[:8])) for path in there}
     waiting = published.keys() - used.keys() - refused
     assert waiting <= left, f"{sorted(waiting - left)}: lost"
     return {
@@ -119,4 +121,4 @@ def add_up(run: Path, archive: Path) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(add_up(Path(sys.argv[1]), Path(sys.argv[2]))))
+    print(json.dumps(add_up(*map(Path, sys.argv[1:]))))

@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 from alphazero.base.errors import BusyError, ConfigError, DataError, PlaceError
 from alphazero.cli.command_table import build_parser
 from alphazero.cli.training.train import read_settings as read_settings_of_training
+from alphazero.network.weights.weights import WeightsFile
 from alphazero.play import lanes
 from alphazero.play.actors.place import MeetingPlace, open_place
 from alphazero.play.actors.pointers import (
@@ -36,7 +37,8 @@ from alphazero.play.selfplay import new_lane, play
 from alphazero.run.directory import RunDirectory
 from alphazero.run.figures import RunFigures
 from alphazero.settings.load import Config
-from alphazero.training.sources.arrivals import check_ways
+from alphazero.settings.sections import NetworkConfig
+from alphazero.training.sources.arrivals import check_ways, place_settings
 from alphazero.training.sources.inbox import Inbox, require_free
 from tests.support.actors.ledger import Archive, add_up
 from tests.support.jobs.kill_chain import sleep_while_running
@@ -264,6 +266,11 @@ def test_the_loser_of_a_place_stops_before_it_publishes(tmp_path, fed) -> None:
     assert left is not None and left.id == "other" and read_newest(place) is None
 
 
+def play_some(settings: PlaceSettings):
+    rules = self_play_settings(settings.search, settings.self_play, seed=1)
+    return play("connect4", rules, [new_lane(lane) for lane in range(4)], 60, MadeUpEvaluator("connect4", 8))
+
+
 def test_a_place_that_is_cut_off_stops_no_training_and_is_used_again(tmp_path, fed) -> None:
     settings = settings_in(open_place(str(fed / RUN)))
     assert settings is not None
@@ -278,13 +285,7 @@ def test_a_place_that_is_cut_off_stops_no_training_and_is_used_again(tmp_path, f
         time.sleep(0.02)
     assert "training continues with the games that it has" in said[0] and inbox.take(1000) == []
     (tmp_path / "away").rename(tmp_path / "place")
-    played = play(
-        "connect4",
-        self_play_settings(settings.search, settings.self_play, seed=1),
-        [new_lane(lane) for lane in range(4)],
-        60,
-        MadeUpEvaluator("connect4", 8),
-    )
+    played = play_some(settings)
     publish(place, new_actor(), 0, lanes.to_batch(played.finished), 0, "")
     taken = []
     while not taken and time.monotonic() < deadline:
@@ -327,6 +328,35 @@ def test_shards_are_taken_while_others_come_in(tmp_path, fed) -> None:
     assert [one.shard.number for one in taken] == list(range(20))
 
 
+def test_a_full_place_is_read_all_the_same_and_written_to_ever_less_often(tmp_path, fed, monkeypatch) -> None:
+    settings = settings_in(open_place(str(fed / RUN)))
+    assert settings is not None
+    said: list[str] = []
+    place = open_place(str(tmp_path / "place"), make=True)
+    inbox = Inbox(place, settings, RunDirectory(tmp_path), 100, said.append, renew_s=0.02)
+    inbox.start()
+    inbox.stand(0, {}, (0,))
+    publish(open_place(place.name), new_actor(), 0, lanes.to_batch(play_some(settings).finished), 0, "")
+    tries: list[str] = []
+
+    def full(name: str, content: bytes) -> None:
+        tries.append(name)
+        raise PlaceError(f"{name}: No space left on device")
+
+    monkeypatch.setattr(place, "put", full)
+    inbox.publish(5, WeightsFile(NetworkConfig(game="connect4"), {}, {}))
+    taken, deadline = inbox.take(1000), time.monotonic() + 20
+    while not taken and time.monotonic() < deadline:
+        inbox.wait(0.1)
+        taken = inbox.take(1000)
+    assert len(taken) == 1
+    tries.clear()
+    time.sleep(1.0)
+    assert len(tries) < 10 and len(said) == 1
+    monkeypatch.undo()
+    inbox.close(ended=False)
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
@@ -351,6 +381,11 @@ def test_a_directory_with_another_programs_settings_is_no_place(tmp_path) -> Non
     with pytest.raises(DataError, match=r"settings\.json: is not"):
         check_ways(config, RunDirectory(tmp_path / "run"))
     assert [path.name for path in settings.parent.iterdir()] == [settings.name]
+
+
+def test_a_run_that_is_made_longer_has_the_same_settings_for_actors() -> None:
+    longer, other = (place_settings(config_of(*flags)) for flags in (("--generations", "9"), ("--seed", "9")))
+    assert longer == place_settings(config_of("--generations", "4")) != other
 
 
 def config_of(*flags: str) -> Config:
