@@ -352,7 +352,7 @@ def test_a_full_place_is_read_all_the_same_and_written_to_ever_less_often(tmp_pa
     assert len(taken) == 1
     tries.clear()
     time.sleep(1.0)
-    assert len(tries) < 10 and len(said) == 1
+    assert len(tries) < 10 and 1 <= len(said) <= 2  # of the weights, of the lease
     monkeypatch.undo()
     inbox.close(ended=False)
 
