@@ -36,7 +36,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A binary file to write; `path` has all of it after the block, or what it had before."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("wb") as file:
+        with naming(path), temporary.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from tqdm import tqdm
 
+from alphazero.base.files import naming
 from alphazero.base.log import (
     FIRST_SILENCE_S,
     JSON,
@@ -81,7 +82,7 @@ class Console:
             if not self._is_quiet or topic in SHOWN_WHEN_QUIET:
                 self._show(line)
             if self._log is not None:
-                with self._log.open("a", encoding="utf-8") as log:
+                with naming(self._log), self._log.open("a", encoding="utf-8") as log:
                     log.write((line if self._is_json else stamped(text)) + "\n")
 
     def warn(self, text: str) -> None:

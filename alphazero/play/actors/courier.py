@@ -6,16 +6,18 @@ the next one here with the same place publishes them. What fails is tried again,
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import random
 import shutil
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.base.errors import AlphaZeroError
+from alphazero.base.errors import AlphaZeroError, DataError
 from alphazero.base.files import naming, replacing
 from alphazero.base.log import Say
 from alphazero.base.text import counted
@@ -69,6 +71,16 @@ class Tries:
         self._pause_s, self._said = 0.0, ""
 
 
+@contextlib.contextmanager
+def _on_disk(path: Path) -> Iterator[None]:
+    """What this machine's disk refuses in the block, as a DataError that names the file."""
+    try:
+        with naming(path):
+            yield
+    except OSError as error:
+        raise DataError(f"{error.filename}: {error.strerror}; expected a disk that has space") from error
+
+
 @dataclass(frozen=True)
 class FetchedWeights:
     """Weights on this machine: the step that they are of, and their file."""
@@ -100,6 +112,7 @@ class Courier:
         self._reported = -REPORT_S
         self._moves = 0  # when it last reported
         self._fetch_after = 0.0
+        self._is_full = False  # the disk, when games were last written to it
         self._wake, self._is_closing = threading.Event(), False
         self._thread = threading.Thread(target=self._run, name="courier", daemon=True)
         self.newest: FetchedWeights | None = None
@@ -107,8 +120,9 @@ class Courier:
         self.moves, self.step = 0, -1
 
     def __enter__(self) -> Courier:
-        self._lock = lock_file(self._directory / LOCK_FILE, LAST_S)
-        (self._directory / _SETTINGS).write_text(self._settings)
+        with _on_disk(self._directory / _SETTINGS):
+            self._lock = lock_file(self._directory / LOCK_FILE, LAST_S)
+            (self._directory / _SETTINGS).write_text(self._settings)
         self._waiting = [(name, b"") for name in sorted(self._left_behind())]
         if self._waiting:
             self._say(f"{counted(len(self._waiting), 'shard')} of earlier actors here will be published")
@@ -146,12 +160,15 @@ class Courier:
         name, content = shard_of(self._status.actor, len(self._shards), batch, self.step, rules)
         path = self._directory / str(name)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with naming(path), replacing(path) as file:
-                file.write(content)
-            content = b""
-        except OSError as error:
-            self._say(f"{error.filename}: {error.strerror}; games wait in memory until they are published")
+            with _on_disk(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with replacing(path) as file:
+                    file.write(content)
+            content, self._is_full = b"", False
+        except DataError as error:
+            if not self._is_full:
+                self._say(f"{error}; games wait in memory until they are published")
+            self._is_full = True
         self._shards.append((self.step, num_trained_positions(batch)))
         self._waiting.append((name, content))
         self._wake.set()
@@ -229,8 +246,9 @@ class Courier:
 
     def _fetch(self, newest: NewestWeights) -> None:
         path, began = self._directory / f"{newest.step}.safetensors", time.monotonic()
-        if not fetch_weights(self._place, newest, path):
-            return
+        with _on_disk(path):
+            if not fetch_weights(self._place, newest, path):
+                return
         self._fetch_after = time.monotonic() + 9 * (time.monotonic() - began)
         for old in self._directory.glob("*.safetensors"):
             if old != path and (self.newest is None or old != self.newest.path):  # which may be being read

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -30,7 +31,7 @@ _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ELOOP, 
 # What services say, in small letters without punctuation; the first one found tells.
 _DENIED = "access is denied; expected credentials that may read, write, list and delete"
 _CAUSES = {
-    "requesttimetooskewed": "the clock of this machine is wrong; expected the time of the service (NTP)",
+    "requesttimetooskewed": "the clock of this machine says {now}; expected the time of the service (NTP)",
     "expiredtoken": "the credentials have expired; expected new ones",
     "tokenhasexpired": "the credentials have expired; expected new ones",
     "invalidaccesskeyid": "the access key is not known there; expected other credentials",
@@ -182,4 +183,5 @@ class MeetingPlace:
 def _cause(error: OSError) -> str:
     """What a service refuses, in our words; "" where it does not refuse."""
     said = "".join(sign for sign in str(error).lower() if sign.isalnum())
-    return next((cause for word, cause in _CAUSES.items() if word in said), "")
+    cause = next((cause for word, cause in _CAUSES.items() if word in said), "")
+    return cause.format(now=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()))

@@ -142,6 +142,19 @@ def test_other_settings_of_a_new_start_are_followed(place) -> None:
     assert first.ended and second.ended and {step for _, _, step, _ in games_in(learner)} == {0, 1}
 
 
+def test_it_ends_with_its_games_published_when_a_learner_of_another_version_takes_over(place) -> None:
+    learner = StandInLearner(place)
+    learner.publish(0)
+    player = ActorThread(place.name)
+    player.until(lambda: len(learner.shards()) > 0)
+    StandInLearner(place, version="0.0.1").publish(1)
+    player.wait()
+    assert isinstance(player.error, ConfigError)
+    assert "the learner is alphazero version 0.0.1 (format 1); expected" in str(player.error)
+    ((_, status),) = read_statuses(place).items()
+    assert status.ended and status.shards == len(learner.shards())
+
+
 def test_games_wait_on_the_disk_while_a_place_fails_and_none_is_lost(place, tmp_path) -> None:
     learner = StandInLearner(place)
     learner.publish(0)
@@ -182,7 +195,8 @@ def test_a_full_disk_costs_no_games(place, monkeypatch) -> None:
     player.until(lambda: len(learner.shards()) > 1)
     player.end()
     assert games_in(learner)
-    assert any("No space left on device; games wait in memory" in line for line in player.lines)
+    (line,) = (line for line in player.lines if "games wait in memory until" in line)
+    assert "00000000-" in line and "No space left on device; expected a disk that has space;" in line
 
 
 @pytest.mark.parametrize(

@@ -47,10 +47,15 @@ class ActorThread:
             assert self.error is None and (ends or self._thread.is_alive()), (self.error, self.lines)
             time.sleep(0.02)
 
+    def wait(self) -> None:
+        """Until it ends by itself, also with an error."""
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive(), self.lines
+
     def end(self) -> None:
         self._stop.set()
-        self._thread.join(WAIT_S)
-        assert not self._thread.is_alive() and self.error is None, (self.error, self.lines)
+        self.wait()
+        assert self.error is None, (self.error, self.lines)
 
     @property
     def has_ended(self) -> bool:
