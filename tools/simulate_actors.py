@@ -22,6 +22,7 @@ WEIGHTS_BYTES = 4 * 23_900_000
 # A chess position: 35 bytes of columns, 4 for each of some 30 moves of its policy (play/lanes.py).
 POSITION_BYTES = 35 + 4 * 30
 SIMULATIONS, CACHED = 400, 0.1  # for a position that is trained on; share of evaluations from the cache
+WHOLE = EVALUATIONS_PER_S / (1 - CACHED) / SIMULATIONS  # positions/s that an H100 plays
 GPUS, STEPS, REUSE, WINDOW_MINIMUM = 8, 1000, 8.0, 500_000
 WINDOW_ALPHA, WINDOW_BETA = 0.75, 0.4  # training/sources/generations.py
 RENEW_S = 2.0  # of the learner's looks (training/sources/inbox.py)
@@ -64,10 +65,9 @@ def fleet(speeds: Sequence[float]) -> list[SimulatedActor]:
     """64 actors: 4 with an H100 and 1 Gbit/s, 20 with a GPU of a quarter of its speed, 40 of a fiftieth, both
     with 100 Mbit/s. speeds: factors of these three kinds.
     """
-    whole = EVALUATIONS_PER_S / (1 - CACHED) / SIMULATIONS
     kinds = ((4, 1.0, 125e6), (20, 0.25, 12.5e6), (40, 0.02, 12.5e6))
     return [
-        SimulatedActor(whole * share * factor, link)
+        SimulatedActor(WHOLE * share * factor, link)
         for (number, share, link), factor in zip(kinds, speeds, strict=True)
         for _ in range(number)
     ]
@@ -167,14 +167,15 @@ def main() -> None:
     hours = parser.parse_args().hours
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     cases = (
-        ("64 actors", (1, 1, 1), GPUS, STEPS, REUSE),
-        ("the same, generations of 250 steps", (1, 1, 1), GPUS, STEPS // 4, REUSE),
-        ("without the four H100", (0.001, 1, 1), GPUS, STEPS, REUSE),
-        ("64 actors, a learner of one GPU", (1, 1, 1), 1, STEPS, REUSE),
+        ("64 actors", fleet((1, 1, 1)), GPUS, STEPS),
+        ("the same, generations of 250 steps", fleet((1, 1, 1)), GPUS, STEPS // 4),
+        ("without the four H100", fleet((0.001, 1, 1)), GPUS, STEPS),
+        ("64 actors, a learner of one GPU", fleet((1, 1, 1)), 1, STEPS),
+        ("one machine: 7 of 8 GPUs play", [SimulatedActor(WHOLE, 1e9) for _ in range(7)], 1, STEPS),
+        ("one machine: 6 of 8 GPUs play", [SimulatedActor(WHOLE, 1e9) for _ in range(6)], 2, STEPS),
     )
-    for name, speeds, gpus, steps, reuse in cases:
-        actors = fleet(speeds)
-        print(line(name, simulate(actors, gpus, steps, reuse, hours), len(actors), hours))
+    for name, actors, gpus, steps in cases:
+        print(line(name, simulate(actors, gpus, steps, REUSE, hours), len(actors), hours))
 
 
 if __name__ == "__main__":

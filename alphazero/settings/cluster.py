@@ -36,8 +36,8 @@ class ClusterConfig:
     )
     actors: int | None = setting(
         None,
-        "one machine: processes beside the ranks that play the games, each on a GPU that the ranks leave or "
-        "a share of the cores; --self-play-from is elsewhere then, unless it is given (docs/actors.md)",
+        "processes beside the ranks of each machine that play the games, each on a GPU that the ranks leave "
+        "or a share of the cores; --self-play-from is elsewhere then, unless it is given (docs/actors.md)",
         minimum=1,
         maximum=MOST_PROCESSES,
         metavar="N",
@@ -59,7 +59,8 @@ class ClusterConfig:
     )
     hostfile: str | None = setting(
         None,
-        "file of hosts, each line '<host> slots=<processes> [weight=<share>]'; all start from here",
+        "file of hosts, each line '<host> slots=<processes> [actors=<of these>] [weight=<share>]'; all start "
+        "from here",
         metavar="FILE",
     )
     include: str | None = setting(None, "hosts and slots to use, as gpu1@gpu2:0,2", metavar="HOSTS")

@@ -63,7 +63,18 @@ def test_hours_follow_from_the_peak_and_include_the_games_that_a_preset_plays():
     assert four.hours == pytest.approx((1e6 / four.trains + 1e6 / 4 / four.plays) / 3600)
     lines = cost_lines([chess, four], computer)
     assert lines[1].split()[:2] == ["chess_20x256", "chess"]
+    assert lines[1].split()[-3:] == ["7", "of", "8"]
     assert "8 ranks (cuda)" in "\n".join(lines)
+
+
+def test_as_many_devices_should_play_as_feed_those_that_train():
+    """By hand: a GPU plays 180 positions of 20x256 a second, each is used 4 times, and one trains on 35,566;
+    of Connect Four 279,585, 4 times, and 3.2 M: with 6 of 8 both come to 6.4 to 6.7 M, with 5 to 5.6 M."""
+    costs = [
+        preset_cost(preset, Computer("cuda", ranks, 80 << 30, ranks * 989e12)).actors
+        for preset, ranks in (("chess_20x256", 8), ("connect4", 8), ("connect4", 2), ("connect4", 1))
+    ]
+    assert costs == [7, 6, 1, 0]
 
 
 def test_one_h100_would_train_20x256_as_it_was_recorded():
@@ -77,7 +88,13 @@ def test_what_no_memory_holds_does_not_fit_and_without_a_peak_nothing_is_estimat
     assert (small.trains, small.plays, small.hours) == (None, None, None)
     assert preset_cost("chess_1b", Computer("cuda", 1, 80 << 30, 0.0)).fits
     assert preset_cost("connect4", Computer("cuda", 1, 0, 0.0)).fits is None
-    assert cost_lines([small], Computer("cuda", 1, 6 << 30, 0.0))[1].split()[-4:] == ["no", "?", "?", "?"]
+    assert cost_lines([small], Computer("cuda", 1, 6 << 30, 0.0))[1].split()[-5:] == [
+        "no",
+        "?",
+        "?",
+        "?",
+        "?",
+    ]
 
 
 def test_a_cpu_has_a_measured_peak_and_a_gpu_the_one_of_its_data_sheet():

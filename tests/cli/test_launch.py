@@ -312,6 +312,31 @@ def test_weights_stand_in_the_commands_of_a_dry_run(
     assert "--node-rank" not in words  # by hand the flags alone would lose the weight
 
 
+def test_a_dry_run_shows_who_plays_and_trains_on_what_actors_bring(
+    no_gpu, no_network, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    hostfile = tmp_path / "hostfile"
+    hostfile.write_text("gpu3 slots=2 actors=2\ngpu1 slots=8 actors=1\ngpu2 slots=8\n")
+    game = f"{REPOSITORY / 'examples/nim.py'}:Nim(piles=3)"
+    arguments = ("--hostfile", str(hostfile), "--run-name", "x", "--game", game)
+    lines = dry_run(capsys, *arguments)
+    assert [line for line in lines if line.startswith(("# node", "# only"))] == [
+        "# node 0 of 2: gpu1, 7 processes, 1 actor",
+        "# node 1 of 2: gpu2, 8 processes",
+        "# only plays: gpu3, 0 processes, 2 actors",
+    ]
+    ranks = [shlex.split(line) for line in lines if "--nproc_per_node" in line]
+    assert all(words[-2:] == ["--self-play-from", "elsewhere"] and "--nnodes=2" in words for words in ranks)
+    actors = [shlex.split(line) for line in lines if " selfplay " in line]
+    place = ["selfplay", "--for", str(Path("runs/x"))]
+    assert [words[2:] for words in actors] == [[*place, "--game", game, "--device", "cuda"]] * 3
+    lines = dry_run(capsys, *arguments, "--self-play-from", "both", "--place", "s3://bucket/x")
+    assert [line.split()[-2:] for line in lines if "--nproc" in line] == [["--place", "s3://bucket/x"]] * 2
+    assert main(["launch", *arguments, "--self-play-from", "here", "--dry-run"]) == 2
+    said = capsys.readouterr().err
+    assert "--self-play-from here with actors: expected elsewhere, or both" in said
+
+
 def test_a_dry_run_by_hand_does_not_look_the_master_s_name_up(
     no_gpu, no_network, capsys: pytest.CaptureFixture[str]
 ):

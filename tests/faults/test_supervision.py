@@ -34,6 +34,8 @@ def test_a_job_whose_ranks_are_killed_again_and_again_ends_as_if_undisturbed(sta
     status, said = job.end(limit_s=60)
     assert status == 0, said
     assert (job.run / "result").read_text() == result_of(num_steps)
+    kept = (job.run / "logs" / "launcher.log").read_text()
+    assert kept.count("was killed by SIGKILL") == kept.count(f" of {kills} in ") == kills
     begun = [int(step) for step in re.findall(r"^rank 0 begins at step (\d+)", said, re.MULTILINE)]
     assert len(begun) == kills + 1
     assert begun == sorted(begun)

@@ -124,7 +124,8 @@ class PresetCost:
     flop: operations of a position's forward pass. fits: whether the memory here holds weights, gradients and
     optimizer state at the preset's ZeRO stage, None where it is not known. trains, plays: positions a second
     at the recorded shares of the peak. hours: for a million positions, games included where the preset plays
-    them itself. The three are None where the peak is not known.
+    them itself. actors: how many of the ranks' devices should play where games come from them, for the most
+    steps. The four are None where the peak is not known.
     """
 
     preset: str
@@ -136,6 +137,7 @@ class PresetCost:
     trains: float | None = None
     plays: float | None = None
     hours: float | None = None
+    actors: int | None = None
 
 
 def preset_cost(preset: str, computer: Computer) -> PresetCost:
@@ -167,7 +169,9 @@ def preset_cost(preset: str, computer: Computer) -> PresetCost:
     hours = MILLION / trains / 3600
     if config.self_play.mode != "supervised":
         hours += MILLION / config.self_play.reuse / plays / 3600
-    return replace(cost, trains=trains, plays=plays, hours=hours)
+    used, ranks = plays * config.self_play.reuse, computer.ranks  # used: a second, for training
+    actors = max(range(1, ranks) or (0,), key=lambda number: min(trains * (ranks - number), used * number))
+    return replace(cost, trains=trains, plays=plays, hours=hours, actors=actors)
 
 
 def environment_lines(here: Mapping[str, Any]) -> list[str]:
@@ -183,7 +187,7 @@ def _in_words(value: object) -> str:
 
 def cost_lines(costs: Sequence[PresetCost], computer: Computer) -> list[str]:
     """A row per preset, and what the columns mean."""
-    head = ("preset", "network", "parameters", "FLOP", "fits", "trains", "plays", "1 M positions")
+    head = ("preset", "network", "parameters", "FLOP", "fits", "trains", "plays", "1 M positions", "actors")
     rows = [
         (
             cost.preset,
@@ -194,15 +198,17 @@ def cost_lines(costs: Sequence[PresetCost], computer: Computer) -> list[str]:
             rate(cost.trains),
             rate(cost.plays),
             "?" if cost.hours is None else duration(3600 * cost.hours),
+            "?" if cost.actors is None else f"{cost.actors} of {computer.ranks}",
         )
         for cost in costs
     ]
     ranks = f"{counted(computer.ranks, 'rank')} ({computer.device})"
     return [
-        *table([head, *rows], "llrrlrrr"),
+        *table([head, *rows], "llrrlrrrr"),
         "",
         f"fits: weights, gradients and optimizer state of each of {ranks}.",
-        "trains, plays: positions a second, estimated from the peak of the devices to a factor of two or so.",
+        "trains, plays: positions a second, estimated from the peak of the devices to a factor of two or so;",
+        "actors: how many devices should play while the others train (--actors), by these two and the reuse.",
     ]
 
 

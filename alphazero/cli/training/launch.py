@@ -9,6 +9,7 @@ import functools
 import importlib.util
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from alphazero.cli.command_table import build_parser
 from alphazero.cli.flags import add_device_flag
 from alphazero.cli.training import train
 from alphazero.cli.training.train import Resumed
+from alphazero.games.outside.names import flag_of_rules
 from alphazero.launch.head.dry_run import dry_run_lines
 from alphazero.launch.head.lines import say, say_of_job
 from alphazero.launch.head.supervisor import ChosenRun, Supervision, Supervisor
@@ -129,7 +131,7 @@ def check_batches(plan: LaunchPlan, config: Config, resumed: Resumed | None) -> 
     saved = resumed.sizes if resumed else None
     config = resumed.kept(config) if resumed else config
     shown = [f"precision {config.training.precision}", *decided(config)]
-    if not all(plan.ranks):  # known when the hosts have counted their devices
+    if None in (host.num_ranks for host in plan.hosts):  # known when the hosts have counted their devices
         return [f"batch {config.training.batch_size} over as many ranks as the hosts have devices", *shown]
     weights = [host.weight for host in plan.hosts for _ in range(host.num_ranks or 0)]
     device = "cpu" if plan.device == "cpu" else "cuda"
@@ -145,6 +147,12 @@ def check_batches(plan: LaunchPlan, config: Config, resumed: Resumed | None) -> 
         raise ConfigError(f"{resumed.run}, which continues: {error}" if resumed else str(error)) from error
     notice = idle_notice(batches, max(named, 0))
     return [*([notice] if notice else []), f"batch {batches}", *shown]
+
+
+def actor_flags(config: Config) -> tuple[str, ...]:
+    """What actors of this job need on their command lines: what a place cannot tell them."""
+    tables = ("--syzygy", config.self_play.syzygy) if config.self_play.syzygy else ()
+    return (*shlex.split(" ".join(flag_of_rules(config.network.game))), *tables)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -177,6 +185,12 @@ def run(args: argparse.Namespace) -> int:
     # Slots of a hostfile are GPUs until the hosts have counted them.
     preset = train.CPU_PRESET if plan.device == "cpu" else train.GPU_PRESET
     config = read(preset)
+    if any(host.num_actors for host in plan.hosts) and config.self_play.self_play_from == "here":
+        if any(word.startswith("--self-play-from") for word in arguments):
+            raise ConfigError("--self-play-from here with actors: expected elsewhere, or both")
+        arguments, trainer = _trainer_arguments(args, "--self-play-from", "elsewhere")
+        read.cache_clear()
+        config = read(preset)
     continued = None
     # Other hosts may have other files of that name.
     with contextlib.nullcontext() if plan.node_rank == 0 else contextlib.suppress(CheckpointError):
@@ -184,8 +198,6 @@ def run(args: argparse.Namespace) -> int:
     if continued and plan.node_rank == 0:
         train.check_resumed(config, continued)
     settled = check_batches(plan, config, continued)
-    if any(host.players for host in plan.hosts) and config.self_play.self_play_from == "here":
-        raise ConfigError("--actors with --self-play-from here: expected elsewhere, or both")
     if plan.node_rank == 0:
         require_wandb(config.run)
     notices = train.unread_variables(os.environ)
@@ -198,7 +210,8 @@ def run(args: argparse.Namespace) -> int:
             fate = "refuse it" if plan.port_is_chosen else "take another one"
             say(f"port {plan.master_port} is in use here now: a start would {fate}")
         place = config.self_play.place or str(train.run_directory(config, fresh_start=False).path)
-        for line in dry_run_lines(plan, (*PROGRAM, *arguments), place):
+        actor = ("selfplay", "--for", place, *actor_flags(config))
+        for line in dry_run_lines(plan, (*PROGRAM, *arguments), actor):
             print(line)
         return 0
     for line in notices:
@@ -228,6 +241,7 @@ def _start(
         data=(*config.data.data, *config.data.validation_data),
         sync_data=args.sync_data,
         place=config.self_play.place,
+        actor_flags=actor_flags(config),
         quiet=config.run.quiet,
     )
     command = typed_command(sys.argv, os.environ)
@@ -261,16 +275,14 @@ def _choose_run(
     return ChosenRun(str(run.path.absolute()), tuple(named))
 
 
-def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], argparse.Namespace]:
-    """What goes to the trainer, and that parsed."""
+def _trainer_arguments(args: argparse.Namespace, *more: str) -> tuple[list[str], argparse.Namespace]:
+    """What goes to the trainer, and that parsed. more: words that were not typed."""
     parser = build_parser("train")
-    arguments = parser.with_dashes(args.passed_on)
+    arguments = [*parser.with_dashes(args.passed_on), *more]
     if args.device != "auto":
         arguments += ["--device", args.device]
     if args.no_preflight:
         arguments.append("--no-preflight")
-    if getattr(args, "actors", None) and not any(word.startswith("--self-play-from") for word in arguments):
-        arguments += ["--self-play-from", "elsewhere"]
     parsed, unknown = parser.parse_known_args(arguments)
     if unknown:
         raise parser.unknown_error(unknown, list(build_parser("launch").flags()))

@@ -23,6 +23,7 @@ from alphazero.base.errors import AlphaZeroError
 from alphazero.base.log import error_line
 from alphazero.base.text import exit_text
 from alphazero.launch.agent import protocol
+from alphazero.launch.agent.host_actors import HostActors
 from alphazero.launch.agent.processes import JobEnding, SignalInbox, processes_of, ranks_of, send
 from alphazero.launch.agent.protocol import CHUNK_BYTES, Beat, Channel, Ended, Output
 from alphazero.launch.agent.rank_output import OutputStream, RankOutputs
@@ -61,10 +62,7 @@ class NodeAgent:
         self._channel = channel
         self._heard = time.monotonic()
         self._name = plan.hosts[node_rank].remote.name
-        command = plan.hosts[node_rank].command
-        assert command is not None
-        self._command, self._actors = command, plan.hosts[node_rank].actors
-        self._players: list[subprocess.Popen[bytes]] = []
+        self._command = plan.hosts[node_rank].command  # None where this host only plays
         self._first_rank, self._num_ranks = sum(plan.ranks[:node_rank]), plan.ranks[node_rank]
         self._inbox = inbox
         self._selector = selectors.DefaultSelector()
@@ -76,6 +74,11 @@ class NodeAgent:
         self._launcher_output = OutputStream(
             None, self._logs / f"{self._name}-node.log", True, self._send_output
         )
+        actors = plan.hosts[node_rank].actors
+        logs = [self._logs / f"{self._name}-actor{number}.log" for number in range(len(actors))]
+        self._actor_outputs = [OutputStream(None, log, True, self._send_output) for log in logs]
+        outputs = zip(actors, self._actor_outputs, strict=True)
+        self._actors = HostActors(tuple(outputs), self._start_one)
         self._watch = RankWatch(
             run, self._first_rank, self._num_ranks, plan.token, lambda: ranks_of(plan.token)
         )
@@ -98,23 +101,13 @@ class NodeAgent:
             self._selector.register(descriptor, selectors.EVENT_READ, stream)
         self._selector.register(self._channel.reader, selectors.EVENT_READ, None)
         try:
-            process = self._start()
+            process = self._start_one(self._command, self._launcher_output) if self._command else None
         except OSError as error:
             self._close()
-            where = error.filename or self._command.argv[0]
+            where = error.filename or "it"
             fate, log = f"could not start the launcher: {where}: {error.strerror}", self._launcher_output.log
             return Ended(2, Failure(self._name, None, fate, "", str(log), 2), 0.0, str(log), 0, -1)
         return self._account(self._serve(process))
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        """The launcher of the ranks; beside it actors, which end with the job."""
-        process = self._start_one(self._command, self._launcher_output)
-        for number, command in enumerate(self._actors):
-            log = self._logs / f"{self._name}-actor{number}.log"
-            output = OutputStream(None, log, True, self._send_output)
-            self._ranks[-1 - number] = output
-            self._players.append(self._start_one(command, output))
-        return process
 
     def _start_one(self, command: Command, output: OutputStream) -> subprocess.Popen[bytes]:
         environment = command.environment(os.environ)
@@ -135,11 +128,12 @@ class NodeAgent:
         )
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
-        self._selector.register(process.stdout.fileno(), selectors.EVENT_READ, output)
+        # By the file, which is thus kept open until all has been read.
+        self._selector.register(process.stdout, selectors.EVENT_READ, output)
         return process
 
-    def _serve(self, process: subprocess.Popen[bytes]) -> int:
-        """Until nothing of the job runs; the launcher's exit status, 128 + N for signal N."""
+    def _serve(self, process: subprocess.Popen[bytes] | None) -> int:
+        """Until nothing of the job runs; the launcher's exit status, 128 + N for signal N, 0 without one."""
         next_beat = 0.0
         while True:
             self._read(TICK_S)
@@ -153,10 +147,11 @@ class NodeAgent:
                 beat = Beat(self._watch.look(), self._watch.newest_checkpoint())
                 self._channel.put(protocol.encode(beat))
             self._channel.flush()
-            code = process.poll()
+            plays = self._actors.advance(starts=self._ending is None and not self._stopping)
+            code = process.poll() if process else None if plays else 0
             if code is not None and self._failed_at is None:
                 self._failed_at = now
-                players = {player.pid for player in self._players}
+                players = self._actors.pids()
                 left = [one for one in processes_of(self._plan.token) if one.pid not in players]
                 self._num_left = 0 if self._ending else len(left)
                 self._end()
@@ -254,7 +249,7 @@ class NodeAgent:
         )
 
     def _close(self) -> None:
-        for stream in (*self._ranks.values(), self._launcher_output):
+        for stream in (*self._ranks.values(), *self._actor_outputs, self._launcher_output):
             stream.close()
         self._outputs.close()
         self._selector.close()

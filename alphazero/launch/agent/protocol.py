@@ -17,7 +17,7 @@ from alphazero.launch.plan.launch_plan import LaunchPlan
 from alphazero.run.rank import Failure
 from alphazero.run.rank_watch import RankState
 
-VERSION = 5
+VERSION = 6
 # Head to agent, after the plan: a beat a second, and three requests.
 BEAT, STOP, END, STACKS = "beat", "stop", "end", "stacks"
 BEAT_S = 1.0
@@ -69,7 +69,7 @@ KINDS: dict[str, type[Output] | type[Beat] | type[Ended]] = {"output": Output, "
 def encode_plan(plan: LaunchPlan, node_rank: int) -> bytes:
     """The first line that the agent of a host reads: the plan, with the commands of other hosts left out."""
     hosts = [
-        host if rank == node_rank else replace(host, machine=None, command=None)
+        host if rank == node_rank else replace(host, machine=None, command=None, actors=())
         for rank, host in enumerate(plan.hosts)
     ]
     plan = replace(plan, hosts=tuple(hosts))

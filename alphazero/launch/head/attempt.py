@@ -195,7 +195,7 @@ class Attempt:
             self.say(f"{link.remote.name}: ended {left} that outlived the launcher")
         self._states.pop(link.remote.name, None)  # those still running keep the limits of their phases
         if ended.failure is not None and self._end_sent_at is None:  # later ones are ended by us
-            self._note_failure(replace(ended.failure, at=time.monotonic() - ended.seconds_ago))
+            self._note_failure(link, replace(ended.failure, at=time.monotonic() - ended.seconds_ago))
 
     def _host_was_asked(self, link: AgentLink, ended: Ended) -> None:
         """A signal came to the agent: SLURM means the whole job, another machine itself, as it shuts down."""
@@ -205,9 +205,16 @@ class Attempt:
             return
         fate = f"was asked to end by {signal_name(number)}"
         at = time.monotonic() - ended.seconds_ago
-        self._failures.append(Failure(remote.name, None, fate, log=ended.log, status=128 + number, at=at))
+        failure = Failure(remote.name, None, fate, log=ended.log, status=128 + number, at=at)
+        if link.only_plays:
+            self._note_failure(link, failure)
+        else:
+            self._failures.append(failure)
 
-    def _note_failure(self, failure: Failure) -> None:
+    def _note_failure(self, link: AgentLink, failure: Failure) -> None:
+        if link.only_plays:  # actors have no state: whatever becomes of them, the others train
+            self.say(f"{failure.host} {failure.fate}: training continues without its actors")
+            return
         self._failures.append(failure)
         if self._end_at is None:
             self._end_at = time.monotonic() + SETTLE_S
@@ -233,7 +240,7 @@ class Attempt:
         self._outcome.lost.add(link.remote.name)
         self._states.pop(link.remote.name, None)
         if self._end_sent_at is None:
-            self._note_failure(Failure(link.remote.name, None, fate, status=status, at=link.heard))
+            self._note_failure(link, Failure(link.remote.name, None, fate, status=status, at=link.heard))
 
     def _look_for_hangs(self, now: float) -> None:
         if self._end_at is not None:
@@ -264,6 +271,8 @@ class Attempt:
             self._end_at = now
 
     def _end_when_due(self, now: float) -> None:
+        if self._end_at is None and all(link.only_plays for link in self._open):
+            self._end_at = now  # training is over
         if self._end_at is not None and self._end_sent_at is None and now >= self._end_at:
             self._end_sent_at = now
             self._send(protocol.END)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from alphazero.base.records import from_output, to_json
 from alphazero.base.text import last_line
@@ -20,7 +22,7 @@ from alphazero.launch.head.remote import (
     run_everywhere,
 )
 from alphazero.launch.plan import programs
-from alphazero.launch.plan.launch_plan import HostPlan
+from alphazero.launch.plan.launch_plan import HostPlan, Remote
 from alphazero.machine.environment import CHECKOUT, NOT_INSTALLED, set_up
 from alphazero.machine.machine import names_loopback
 
@@ -48,7 +50,29 @@ class Examined:
 
 def examine(hosts: Sequence[HostPlan], question: Question) -> tuple[Examined, ...]:
     """Probe all hosts at once and compare; where the master is among them, it is the first one."""
-    questions = [replace(question, is_master=question.is_master and host is hosts[0]) for host in hosts]
+    with contextlib.ExitStack() as after:
+        if question.mark and _change_mark(hosts[0].remote, question):
+            after.callback(_change_mark, hosts[0].remote, question)
+        elif question.mark:  # what is wrong with the first host is found as with the others
+            question = replace(question, mark="")
+        return compare(_ask(hosts, question), question)
+
+
+def _change_mark(first: Remote, question: Question) -> bool:
+    """Whether the first host left the mark that the others look for, or the second time removed it."""
+    words = (*programs.words_of(programs.HOST_PROBE), "mark")
+    return run_everywhere([first], words, [to_json(question) + "\n"], PROBE_TIMEOUT_S)[0].status == 0
+
+
+def _of_host(question: Question, host: HostPlan) -> Question:
+    """What concerns a host: one that only plays reads no data and meets no ranks."""
+    return replace(question, master_addr="", interface="", data={}) if host.only_plays else question
+
+
+def _ask(hosts: Sequence[HostPlan], question: Question) -> list[Examined]:
+    questions = [
+        replace(_of_host(question, host), is_master=question.is_master and host is hosts[0]) for host in hosts
+    ]
     asked = [rank for rank, host in enumerate(hosts) if host.remote.target]
     inputs = [to_json(replace(questions[rank], checkout=str(CHECKOUT))) + "\n" for rank in asked]
     remotes = [hosts[rank].remote for rank in asked]
@@ -64,9 +88,9 @@ def examine(hosts: Sequence[HostPlan], question: Question) -> tuple[Examined, ..
             probe = from_output(Probe, probes.MARK, answer.output) if answer.status == 0 else None
             faults = () if probe else (HostFault(explain(answer, PROBE_TIMEOUT_S)),)
         if probe and host.num_ranks is None:
-            host = replace(host, num_ranks=len(probe.visible) or 1)
+            host = replace(host, num_ranks=max(1, len(probe.visible) - host.num_actors))
         examined.append(Examined(host, probe, faults))
-    return compare(examined, question)
+    return examined
 
 
 def explain(answer: Answer, timeout_s: float) -> str:
@@ -93,8 +117,8 @@ def compare(examined: Sequence[Examined], question: Question) -> tuple[Examined,
     def faults_of(one: Examined) -> Iterator[HostFault]:
         yield from one.faults
         if one.probe is not None:
-            yield from _own_faults(one.host, one.probe, question)
-            yield from _address_faults(one.probe, question)
+            yield from _own_faults(one.host, one.probe, _of_host(question, one.host))
+            yield from _address_faults(one.probe, _of_host(question, one.host))
             if len(examined) > 1:
                 yield from _faults_beside(one, one.probe, answers)
                 yield from _master_elsewhere(one.probe, examined[0], question)
@@ -117,11 +141,17 @@ def _own_faults(host: HostPlan, probe: Probe, question: Question) -> Iterator[Ho
     for name, found in probe.versions.items():
         if found == NOT_INSTALLED:
             yield HostFault(f"{probe.python} has no {name}; expected {set_up()} there")
-    slots, visible = max((host.num_ranks or 0, *(place + 1 for place in host.slots))), len(probe.visible)
+    slots = max(((host.num_ranks or 0) + host.num_actors, *(place + 1 for place in host.slots)))
+    visible = len(probe.visible)
     if question.device == "cuda" and visible < slots and not probe.fault:
         yield HostFault(f"slots={slots}, but {visible} GPUs found; expected at most as many slots")
     if not probe.run_writable:
         yield HostFault(f"{question.run_directory}: cannot be written; expected a directory for the run")
+    if host.num_actors and not probe.has_mark:
+        yield HostFault(
+            f"{Path(question.mark).parent}: is another directory than on the first host; expected one that "
+            "actors and learner see, or --place URL (docs/actors.md)"
+        )
     yield from probe.health
     for path, wanted in question.data.items():
         if (digest := probe.data.get(path, "")) != wanted:

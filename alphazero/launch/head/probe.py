@@ -43,7 +43,8 @@ class Question:
     no other host is to be reached. data: the digest on the head of each path that hosts need. is_master:
     whether the port must be free here (as `examine` is asked, on the first host); port_is_chosen: by the
     user, so that another will not do. device: auto, cuda or cpu. interface: of the network, where the user
-    chose it. checkout: whose code is to answer, "" for any.
+    chose it. checkout: whose code is to answer, "" for any. mark: a file that the first host has meanwhile in
+    the directory where actors meet the learner, or the nearest above that exists; "" for none.
     """
 
     directory: str
@@ -56,6 +57,13 @@ class Question:
     interface: str = ""
     data: dict[str, str] = field(default_factory=dict)
     checkout: str = ""
+    mark: str = ""
+
+    @property
+    def mark_file(self) -> Path:
+        """The mark as this host has it."""
+        path = Path(self.directory, self.mark)
+        return nearest_existing(path.parent) / path.name
 
 
 @dataclass(frozen=True)
@@ -73,7 +81,8 @@ class Probe:
     versions: by package, of Python too; commit: of the checkout, with what differs from it. visible: the
     CUDA_VISIBLE_DEVICES entries a job may use. data: digest by path, "" for none.
     free_port: one on which nothing listens here. identity: the same for two names of one host. health: faults
-    of GPUs and host. fault: what kept the host from answering in full.
+    of GPUs and host. fault: what kept the host from answering in full. has_mark: the mark was found, or none
+    was looked for.
     """
 
     machine: Machine
@@ -91,6 +100,7 @@ class Probe:
     health: tuple[HostFault, ...] = ()
     fault: str = ""
     identity: str = ""
+    has_mark: bool = True
 
 
 def look(question: Question) -> Probe:
@@ -128,6 +138,7 @@ def look(question: Question) -> Probe:
         health=_health(question, run),
         fault=fault,
         identity=machine_identity(),
+        has_mark=not question.mark or question.mark_file.exists(),
     )
 
 
@@ -145,8 +156,14 @@ def _health(question: Question, run: Path) -> tuple[HostFault, ...]:
 
 
 def main() -> int:
-    """Answer one question."""
-    print(MARK + to_json(look(from_json(Question, sys.stdin.readline()))))
+    """Answer one question; with an argument leave its mark, or remove it where it is."""
+    question = from_json(Question, sys.stdin.readline())
+    if not sys.argv[1:]:
+        print(MARK + to_json(look(question)))
+    elif question.mark_file.exists():
+        question.mark_file.unlink()
+    else:
+        question.mark_file.touch()
     return 0
 
 

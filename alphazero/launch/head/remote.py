@@ -186,7 +186,7 @@ class AgentLink:
 
     def __init__(self, plan: LaunchPlan, node_rank: int) -> None:
         self.plan = plan
-        self.remote = plan.hosts[node_rank].remote
+        self.remote, self.only_plays = plan.hosts[node_rank].remote, plan.hosts[node_rank].only_plays
         self.heard = time.monotonic()
         self.has_answered = False
         self.errors = ""  # what ssh, a login script or the agent printed on stderr

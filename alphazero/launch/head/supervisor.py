@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -12,8 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from alphazero.base.errors import LaunchError, PortInUseError
-from alphazero.base.log import Say
-from alphazero.base.text import counted, signal_name
+from alphazero.base.log import Say, stamped
+from alphazero.base.place_name import is_url
+from alphazero.base.text import counted, escaped, signal_name
 from alphazero.launch.agent.processes import SignalInbox
 from alphazero.launch.agent.protocol import Output
 from alphazero.launch.head.attempt import Attempt, StartOutcome
@@ -24,7 +26,7 @@ from alphazero.launch.head.sync_data import data_digest, send
 from alphazero.launch.plan import programs
 from alphazero.launch.plan.commands import RANK_VARIABLES, actor_commands, build_command
 from alphazero.launch.plan.launch_plan import Command, LaunchPlan, Variable
-from alphazero.launch.plan.node import devices_of
+from alphazero.launch.plan.node import with_devices
 from alphazero.machine.machine import interface_towards
 from alphazero.run.directory import RESTART_VARIABLE
 from alphazero.run.next_command import RESUME, without
@@ -60,9 +62,9 @@ class Supervision:
     choose_run: from the device (cuda or cpu) to the run's absolute directory and the arguments of the
     trainer. runs_directory: where the run will be, until it is known. data: paths that every host must have
     as the head does; sync_data: send it where it is missing. place: where actors of the plan meet the ranks,
-    "" for the run's own. quiet: print nothing of how ranks are started.
-    is_strict: start only on hosts in which the comparison finds no fault, and let all ranks meet for a moment
-    before a start that uses hosts which the start before it did not.
+    "" for the run's own; actor_flags: what their command has beside it. quiet: print nothing of how ranks are
+    started. is_strict: start only on hosts in which the comparison finds no fault, and let all ranks meet for
+    a moment before a start that uses hosts which the start before it did not.
     """
 
     plan: LaunchPlan
@@ -72,6 +74,7 @@ class Supervision:
     data: tuple[str, ...] = ()
     sync_data: bool = False
     place: str = ""
+    actor_flags: tuple[str, ...] = ()
     quiet: bool = False
     is_strict: bool = True
     first_delay_s: float = FIRST_DELAY_S
@@ -82,7 +85,7 @@ class Supervisor:
 
     def __init__(self, job: Supervision, say: Say) -> None:
         self._job = job
-        self._say = say
+        self._show = say
         self._inbox = SignalInbox()
         self._asked: list[int] = []  # what agents got, of a batch system
         self._run: ChosenRun | None = None
@@ -119,6 +122,14 @@ class Supervisor:
                 num_restarts += 1
                 if not self._wait(num_restarts):
                     return 128 + self._signals[0]
+
+    def _say(self, text: str) -> None:
+        """Show a line, and keep it in the run once ranks have logs there: why they were started again."""
+        self._show(text)
+        logs = Path(self._run.directory, "logs") if self._run and not self._job.plan.node_rank else None
+        if logs and logs.is_dir():
+            with contextlib.suppress(OSError), (logs / "launcher.log").open("a") as file:
+                file.write(f"{stamped(escaped(text))}\n")
 
     @property
     def _signals(self) -> list[int]:
@@ -209,7 +220,8 @@ class Supervisor:
         run = self._run = self._run or self._job.choose_run(ready.device)
         limits = Limits(start_s=PREFLIGHT_S, silence_s=ready.limits.silence_s)
         directory = str(Path(run.directory, "preflight"))  # its logs are not the job's
-        plan = replace(ready, launcher="torchrun", limits=limits, run_directory=directory)
+        hosts = [host for host in ready.started.values() if not host.only_plays]
+        plan = replace(ready, launcher="torchrun", limits=limits, run_directory=directory).with_started(hosts)
         program = (*programs.words_of(programs.PREFLIGHT), "--device", plan.device)
         plan = self._with_commands(plan, program)
         has_begun = False
@@ -231,10 +243,13 @@ class Supervisor:
         while True:
             has_first = hosts[0].remote.name == plan.hosts[0].remote.name
             master = plan.master_addr if has_first or plan.is_by_hand else hosts[0].address
+            run_directory = self._run.directory if self._run else job.runs_directory
+            place = job.place.removeprefix("file://") or run_directory
+            marks = len(hosts) > 1 and any(host.num_actors for host in hosts) and not is_url(place)
             question = Question(
                 directory=plan.directory,
-                run_directory=self._run.directory if self._run else job.runs_directory,
-                master_addr=master if len(hosts) > 1 else "",
+                run_directory=run_directory,
+                master_addr=master if sum(not host.only_plays for host in hosts) > 1 else "",
                 master_port=plan.master_port,
                 port_is_chosen=plan.port_is_chosen and not is_restart,
                 # On the machine of another node the port is not needed, or is node 0's own by now.
@@ -242,11 +257,12 @@ class Supervisor:
                 device=plan.device,
                 interface=plan.interface,
                 data={path: data_digest(Path(path)) for path in job.data} if len(plan.started) > 1 else {},
+                mark=str(Path(place, f".alphazero-{uuid.uuid4().hex}")) if marks else "",
             )
             examined = examine(hosts, question)
             if job.sync_data and self._send_data(examined, question):
                 examined = examine(hosts, question)
-            fit = self._judge(examined)
+            fit = self._judge(examined, is_restart)
             if fit is None:
                 return None
             if len(fit) == len(hosts):
@@ -265,8 +281,8 @@ class Supervisor:
             machine, interface = one.probe.machine, one.probe.interface
             if plan.is_by_hand:
                 interface = interface_towards(plan.master_addr, machine.addresses)
-            devices = devices_of(one.host, one.probe.visible) if device == "cuda" else ()
-            hosts.append(replace(one.host, machine=machine, interface=interface, devices=devices))
+            host = with_devices(one.host, one.probe.visible if device == "cuda" else ())
+            hosts.append(replace(host, machine=machine, interface=interface))
         plan = plan.with_started(hosts)
         # Started by hand on several machines, all were given the port.
         is_fresh = is_restart or self._num_port_changes > 0 or not first.port_is_free
@@ -279,7 +295,8 @@ class Supervisor:
 
     def _send_data(self, examined: Sequence[Examined], question: Question) -> bool:
         """Send data to hosts that lack it; True if any did."""
-        lacking = [one.host.remote for one in examined if one.probe and one.probe.data != question.data]
+        trained = [one for one in examined if not one.host.only_plays]
+        lacking = [one.host.remote for one in trained if one.probe and one.probe.data != question.data]
         for remote in lacking:
             try:
                 size = send([Path(path) for path in question.data], remote)
@@ -289,20 +306,23 @@ class Supervisor:
                 self._say(f"{remote.name}: sent {size / (1 << 20):.1f} MiB of data")
         return bool(lacking)
 
-    def _judge(self, examined: Sequence[Examined]) -> list[Examined] | None:
+    def _judge(self, examined: Sequence[Examined], is_restart: bool) -> list[Examined] | None:
         """The hosts to use, None where they are too few; prints what was found."""
-        job, num_hosts = self._job, len(self._job.plan.started)
+        job = self._job
+        needs_all = not (is_restart or job.plan.min_nodes)  # also those that only play
         for one in examined:
             for fault in one.faults:
                 self._say(f"{'error' if fault.is_failure else 'warning'}: {one.name}: {fault.text}")
         fit = [one for one in examined if one.is_fit or (not job.is_strict and one.probe)]
+        num_hosts = sum(needs_all or not host.only_plays for host in job.plan.started.values())
+        num_fit = sum(needs_all or not one.host.only_plays for one in fit)
         needed = job.plan.min_nodes or num_hosts
-        if len(fit) < needed:
-            self._say(f"error: {len(fit)} of {num_hosts} hosts can start; expected {needed}: nothing started")
+        if num_fit < needed:
+            self._say(f"error: {num_fit} of {num_hosts} hosts can start; expected {needed}: nothing started")
             return None
         if len(fit) < len(examined):
             left_out = ", ".join(one.name for one in examined if one not in fit)
-            self._say(f"continuing with {len(fit)} of {num_hosts} hosts, without {left_out}")
+            self._say(f"continuing with {len(fit)} of {len(job.plan.started)} hosts, without {left_out}")
         return fit
 
     def _start(self, ready: LaunchPlan) -> StartOutcome:
@@ -313,7 +333,10 @@ class Supervisor:
         plan = self._with_commands(plan, (*self._job.trainer, *run.arguments), is_job=True)
         if plan.is_head:
             on = counted(plan.num_nodes, "host")
-            self._say(f"{sum(plan.ranks)} processes on {on}, master {plan.master_addr}:{plan.master_port}")
+            actors = sum(host.num_actors for host in plan.hosts)
+            on += f", {counted(actors, 'actor')}" if actors else ""
+            master = f"master {plan.master_addr}:{plan.master_port}"
+            self._say(f"{counted(sum(plan.ranks), 'process', 'processes')} on {on}, {master}")
         self._has_started = True
         outcome = self._attempt(plan)
         self.has_saved = self.has_saved or outcome.saved
@@ -344,21 +367,24 @@ class Supervisor:
                 given = os.environ.items()
                 environment = {name: value for name, value in given if name.startswith(PASSED_ON)}
                 passed_on = [Variable(name, value, "from the head") for name, value in environment.items()]
-            command = build_command(plan, rank, environment, sys.executable, program)
-            if is_job and not (plan.is_head or self._job.quiet):
-                for line in banner(plan, command):
-                    self._say(line)
-            command = Command(command.argv, (*passed_on, *command.variables, *of_start), RANK_VARIABLES)
-            actors: tuple[Command, ...] = ()
+            if not host.only_plays:
+                command = build_command(plan, rank, environment, sys.executable, program)
+                if is_job and not (plan.is_head or self._job.quiet):
+                    for line in banner(plan, command):
+                        self._say(line)
+                variables = (*passed_on, *command.variables, *of_start)
+                host = replace(host, command=Command(command.argv, variables, RANK_VARIABLES))
             if is_job and self._run is not None:
-                place = self._job.place or self._run.directory
-                actors = actor_commands(plan, rank, environment, sys.executable, place)
-            hosts.append(replace(host, command=command, actors=actors))
+                words = ("selfplay", "--for", self._job.place or self._run.directory, *self._job.actor_flags)
+                play = actor_commands(host, environment, sys.executable, words)
+                there = (Command(one.argv, (*passed_on, *one.variables), RANK_VARIABLES) for one in play)
+                host = replace(host, actors=tuple(there))
+            hosts.append(host)
         return replace(plan.with_started(hosts), token=uuid.uuid4().hex)
 
 
 def _names(plan: LaunchPlan) -> frozenset[str]:
-    return frozenset(host.remote.name for host in plan.started.values())
+    return frozenset(host.remote.name for host in plan.started.values() if not host.only_plays)
 
 
 def explain_preflight(failure: Failure, plan: LaunchPlan) -> str:

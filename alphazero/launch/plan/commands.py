@@ -44,20 +44,17 @@ def bare_command(plan: LaunchPlan, node_rank: int, python: str, program: Sequenc
 
 
 def actor_commands(
-    plan: LaunchPlan, node_rank: int, environment: Mapping[str, str], python: str, place: str
+    host: HostPlan, environment: Mapping[str, str], python: str, program: Sequence[str]
 ) -> tuple[Command, ...]:
-    """What plays beside the ranks of this node. place: where actors meet the learner."""
-    host = plan.hosts[node_rank]
+    """What plays on a host, beside its ranks if it has any. program: `selfplay` and its arguments."""
     removed = tuple(name for name in RANK_VARIABLES if name in environment)
-    threads = _threads(host)
+    share: tuple[Variable, ...] = ()
+    if host.machine and not omp_threads(environment):
+        share = (Variable("OMP_NUM_THREADS", _threads(host), "its share of the cores"),)
     return tuple(
         Command(
-            (python, START, "selfplay", "--for", place, "--device", "cuda" if device else "cpu"),
-            (
-                Variable("CUDA_VISIBLE_DEVICES", device, "the device of this actor")
-                if device
-                else Variable("OMP_NUM_THREADS", threads, "its share of the cores"),
-            ),
+            (python, START, *program, "--device", "cuda" if device else "cpu"),
+            (*share, *_device_variables((device,), environment)),
             removed,
         )
         for device in host.players
@@ -93,7 +90,7 @@ def _deepspeed_command(plan: LaunchPlan, node_rank: int, python: str, program: S
     others' jobs on the hosts.
     """
     # It writes the entries of this node into CUDA_VISIBLE_DEVICES and counts those of the others.
-    counts = [host.num_ranks or 1 for host in plan.hosts]
+    counts = [host.num_ranks or 1 for host in plan.hosts if not host.only_plays]
     world = {f"node{rank}": [str(slot) for slot in range(count)] for rank, count in enumerate(counts)}
     if plan.device == "cuda":
         world[f"node{node_rank}"] = list(plan.hosts[node_rank].devices)
@@ -123,7 +120,7 @@ def choose_environment(
     if plan.has_weights:
         chosen.append(weight_variable(host))
     if plan.device == "cuda" and plan.launcher != "deepspeed":
-        chosen += _device_variables(host, environment)
+        chosen += _device_variables(host.devices, environment)
     if plan.num_nodes == 1:
         chosen += interface_variables(plan.device, "lo", "one node")
     elif interface := plan.interface or host.interface:
@@ -146,9 +143,9 @@ def interface_variables(device: str, interface: str, reason: str) -> list[Variab
     return [Variable(name, interface, reason) for name in names]
 
 
-def _device_variables(host: HostPlan, environment: Mapping[str, str]) -> list[Variable]:
-    """The devices of this node's processes, and only them, counted as NVML and nvidia-smi do."""
-    value = ",".join(host.devices)
+def _device_variables(devices: Sequence[str], environment: Mapping[str, str]) -> list[Variable]:
+    """These devices and no others, counted as NVML and nvidia-smi do."""
+    value = ",".join(devices)
     if not value or environment.get("CUDA_VISIBLE_DEVICES") == value:
         return []
     found = [Variable("CUDA_VISIBLE_DEVICES", value, "the devices of this job")]

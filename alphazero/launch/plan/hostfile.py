@@ -1,7 +1,7 @@
 """The hostfile: which hosts take part and how many processes each runs, read strictly.
 
-One host per line, `<host> slots=<positive int> [weight=<number above 0>]`; `#` starts a comment. What
-DeepSpeed's own reader accepts silently (slots=0, trailing words, a missing file) is an error here.
+One host per line, `<host> slots=<positive int> [actors=<int>] [weight=<number above 0>]`; `#` starts a
+comment. What DeepSpeed's own reader accepts silently (slots=0, trailing words, a missing file) is an error.
 
 --include and --exclude choose hosts and slots in DeepSpeed's syntax: `worker-0@worker-1:0,2` is all slots of
 worker-0 and slots 0 and 2 of worker-1.
@@ -25,7 +25,8 @@ USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 # RFC 1123 labels; underscores occur in machine-made names. Never a leading '-', which ssh would read as
 # an option.
 HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*")
-LINE = re.compile(r"(\S+)\s+slots=([1-9][0-9]{0,3})(?:\s+weight=(\S*))?")
+LINE = re.compile(r"(\S+)\s+slots=([1-9][0-9]{0,3})(?:\s+actors=(\S*))?(?:\s+weight=(\S*))?")
+NUMBER = re.compile(r"[0-9]{1,4}")
 WEIGHT = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
 
 
@@ -33,8 +34,8 @@ WEIGHT = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
 class Host:
     """A line of the hostfile: `address` is a name or an IP address without brackets, `user` may be empty.
 
-    weight: the share of the work that each rank here gets beside ranks of other hosts; 1 is usual. chosen:
-    the slots that a filter left, ascending, () for all.
+    weight: the share of the work that each rank here gets beside ranks of other hosts; 1 is usual. actors:
+    how many of the slots, the last ones, play. chosen: the slots that a filter left, ascending, () for all.
     """
 
     address: str
@@ -42,6 +43,7 @@ class Host:
     user: str = ""
     line: int = 0
     weight: float = 1.0
+    actors: int = 0
     chosen: tuple[int, ...] = ()
 
     @property
@@ -94,13 +96,16 @@ def _parse_line(line: str, where: str, number: int) -> Host:
     words = LINE.fullmatch(line)
     if words is None:
         raise LaunchError(f"{where}: {WANTED}")
-    name, slots, weight = words.groups(default="1")
+    name, slots, actors, weight = words.groups()
+    actors, weight = "0" if actors is None else actors, "1" if weight is None else weight
+    if not NUMBER.fullmatch(actors) or int(actors) > int(slots):
+        raise LaunchError(f"{where}: expected actors=<0 to {slots}>, where {slots} leave no rank there")
     if not WEIGHT.fullmatch(weight) or not float(weight):
         raise LaunchError(f"{where}: expected weight=<number above 0>, as weight=0.5")
     user, at, address = name.rpartition("@")
     if at and not USER.fullmatch(user):
         raise LaunchError(f"{where}: {WANTED}, where '<host>' may be 'user@host'")
-    return Host(_parse_address(address, where), int(slots), user, number, float(weight))
+    return Host(_parse_address(address, where), int(slots), user, number, float(weight), int(actors))
 
 
 def _parse_address(text: str, where: str) -> str:

@@ -69,9 +69,11 @@ class HostPlan:
     """A host and its part of the job.
 
     address: by which the other hosts reach it, "" where it is not known here (the other nodes of a job
-    started by hand). num_ranks: None until the host has counted its devices (--gpus -1, or no number given).
-    weight: its share of the work per rank, 1 unless the hostfile gives another. slots: which of the host's
-    visible devices, by position, --include or --exclude left; empty for the first num_ranks.
+    started by hand). num_ranks: None until the host has counted its devices (--gpus -1, or no number given);
+    0 where it only plays: it takes no part in torchrun, rendezvous and preflight. weight: its share of the
+    work per rank, 1 unless the hostfile gives another. slots: which of the host's visible devices, by
+    position, --include or --exclude left; empty for the first ones. num_actors: how many devices, after
+    those of the ranks, play games.
 
     What the host reports and what follows from it: machine; devices, the CUDA_VISIBLE_DEVICES entries of its
     ranks, one each, empty on a CPU; interface, on its route to the master; command, what its agent starts;
@@ -90,11 +92,17 @@ class HostPlan:
     command: Command | None = None
     players: tuple[str, ...] = ()
     actors: tuple[Command, ...] = ()
+    num_actors: int = 0
+
+    @property
+    def only_plays(self) -> bool:
+        """True for a host without ranks: training does without it."""
+        return self.num_ranks == 0
 
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """The job: its hosts in order of node rank, and everything that its processes must agree on.
+    """The job: its hosts in order of node rank, then those that only play, and what all must agree on.
 
     device: auto (until the hosts of a head have been asked), cuda or cpu. launcher: torchrun or deepspeed.
     role: LOCAL, NODE, HEAD or SLURM. node_rank: this machine's, None where it takes no part.
@@ -127,8 +135,8 @@ class LaunchPlan:
 
     @property
     def num_nodes(self) -> int:
-        """Hosts of the job."""
-        return len(self.hosts)
+        """Hosts with ranks."""
+        return sum(not host.only_plays for host in self.hosts)
 
     @property
     def ranks(self) -> tuple[int, ...]:

@@ -79,7 +79,7 @@ def resolve_devices(
 
     device: auto, cuda or cpu. source: what set the number of ranks of `own`, "" for nothing. cpu_ranks:
     chooses the number of CPU ranks where `own` has none; None for 1. Raises LaunchError where the machine has
-    fewer devices than requested.
+    fewer devices than ranks, at least one, and actors need.
     """
     setting = environment.get("CUDA_VISIBLE_DEVICES")
     notices: list[str] = []
@@ -98,42 +98,31 @@ def resolve_devices(
             num_ranks = cpu_ranks(machine.num_cores)
             source = "as many as cores, batch and memory allow; --gpus N changes it"
         notices.append(_cpu_notice(device, machine, num_ranks, source))
-        return "cpu", replace(own, num_ranks=num_ranks), tuple(notices)
-    needed = max(own.slots) + 1 if own.slots else own.num_ranks
-    if needed is not None and needed > len(visible):
+        return "cpu", with_devices(replace(own, num_ranks=num_ranks), ()), tuple(notices)
+    needed = max(own.slots) + 1 if own.slots else (own.num_ranks or 1) + own.num_actors
+    if needed > len(visible):
         limit = f" (CUDA_VISIBLE_DEVICES={setting})" if setting is not None else ""
+        if own.num_actors:
+            both = f"{counted(own.num_ranks or 1, 'rank')}, {counted(own.num_actors, 'actor')}"
+            source = f"{source}: {both}" if source else both
         raise LaunchError(
             f"{source}: this machine has {len(visible)} NVIDIA devices{limit}; "
             "expected at most as many, or --device cpu"
         )
-    devices = devices_of(own, visible)
-    return "cuda", replace(own, num_ranks=len(devices), devices=devices), tuple(notices)
+    return "cuda", with_devices(own, visible), tuple(notices)
 
 
-def with_players(device: str, own: HostPlan, number: int, setting: str | None, is_given: bool) -> HostPlan:
-    """A host with `number` actors beside its ranks, each on a device that these leave.
+def with_devices(host: HostPlan, visible: tuple[str, ...]) -> HostPlan:
+    """A host with the devices of its ranks, and of its actors after these, of those `visible` there.
 
-    setting: CUDA_VISIBLE_DEVICES. is_given: the number of ranks is; else they give devices up. Raises
-    LaunchError where there are too few.
+    All are used where it counts them itself. Without any, actors get a share of the cores.
     """
-    if device == "cpu":
-        return replace(own, players=("",) * number)
-    assert own.machine is not None
-    visible = visible_devices(own.machine.devices, setting)
-    free = tuple(one for one in visible if one not in own.devices) if is_given else own.devices[1:]
-    if len(free) < number:
-        raise LaunchError(
-            f"--actors {number}: {counted(len(visible), 'NVIDIA device')} here for "
-            f"{counted(len(own.devices) if is_given else 1, 'rank')} as well; expected at most {len(free)}"
-        )
-    players = free[len(free) - number :]
-    devices = tuple(one for one in own.devices if one not in players)
-    return replace(own, num_ranks=len(devices), devices=devices, players=players)
-
-
-def devices_of(host: HostPlan, visible: tuple[str, ...]) -> tuple[str, ...]:
-    """The devices of a host's ranks, of those `visible` there; all where it counts them itself."""
-    return tuple(visible[slot] for slot in host.slots) if host.slots else visible[: host.num_ranks]
+    if not visible:
+        return replace(host, devices=(), players=("",) * host.num_actors)
+    used = tuple(visible[slot] for slot in host.slots) if host.slots else visible
+    num_ranks = len(used) - host.num_actors if host.num_ranks is None else host.num_ranks
+    players = used[num_ranks : num_ranks + host.num_actors]
+    return replace(host, num_ranks=num_ranks, devices=used[:num_ranks], players=players)
 
 
 def _cpu_notice(device: str, machine: Machine, num_processes: int, source: str) -> str:

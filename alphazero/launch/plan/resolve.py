@@ -22,7 +22,7 @@ from alphazero.launch.plan.launch_plan import (
     LaunchPlan,
     Remote,
 )
-from alphazero.launch.plan.node import ChooseCpuRanks, resolve_devices, with_players
+from alphazero.launch.plan.node import ChooseCpuRanks, resolve_devices
 from alphazero.launch.plan.outer import SettingClaim
 from alphazero.launch.plan.sources import (
     LaunchRequest,
@@ -57,9 +57,18 @@ def resolve(
     sources = read_sources(request, machine, environment, file)
     nodes = _count_nodes(sources)
     role, node_rank = choose_role(sources, nodes)
-    counts = _count_processes(sources, nodes.value)
-    hosts = _plan_hosts(sources, counts, role, node_rank, ssh_config)
-    master_addr = _choose_master(sources, nodes, hosts)
+    of_each = sources.choice("actors", int, 0)  # but for hosts whose line has another number
+    actors = [host.actors or of_each for host in sources.chosen] or [of_each] * nodes.value
+    if any(actors) and role == NODE:
+        raise LaunchError(
+            f"{nodes.text}: machines that are started one by one have no actors; expected one --hostfile for "
+            "all, or `alphazero selfplay --for` beside them"
+        )
+    counts = _count_processes(sources, actors)
+    hosts = _plan_hosts(sources, counts, actors, role, node_rank, ssh_config)
+    if not (num_nodes := sum(not host.only_plays for host in hosts)):
+        raise LaunchError(f"{sources.origin}: all hosts only play; expected one whose slots do not all play")
+    master_addr = _choose_master(sources, num_nodes, hosts)
     interface = sources.choice("interface", str, "")
     notices: tuple[str, ...] = ()
     is_listed = sources.chosen or sources.slurm is not None or sources.outer.nodes is not None
@@ -69,9 +78,9 @@ def resolve(
             raise LaunchError(f"{nodes.text}: expected --master-addr beside it, the address of node 0")
         master_addr = _own_address(nodes, interface, machine)
         notices = (f"node 0 is at {master_addr}: start the other nodes with --master-addr {master_addr}",)
-    elif len(hosts) > 1 and by_person and names_loopback(master_addr):  # which means just that
+    elif num_nodes > 1 and by_person and names_loopback(master_addr):  # which means just that
         notices = (f"master {master_addr} is the loopback: all {nodes.value} nodes are on this machine",)
-    elif len(hosts) > 1:
+    elif num_nodes > 1:
         is_here = role == NODE or node_rank == 0
         refuse_loopback(master_addr, machine, addresses_of if is_here else lambda name: ())
     port = _choose_port(sources, nodes)
@@ -89,24 +98,17 @@ def resolve(
         notices=notices,
         interface=interface,
         max_restarts=_choose_restarts(sources, role),
-        min_nodes=_choose_min_nodes(sources, role, len(hosts)),
+        min_nodes=_choose_min_nodes(sources, role, num_nodes),
         limits=_choose_limits(sources),
     )
-    actors = sources.choice("actors", int, 0)
-    if actors and (plan.is_head or plan.num_nodes > 1):
-        raise LaunchError(
-            f"--actors {actors}: is of one machine; expected `alphazero selfplay --for` on others"
-        )
     if plan.is_head:
         return plan
     assert node_rank is not None
     count = counts[node_rank]
     # Machines that were started one by one do not know each other's cores: there a number must be given.
-    choose = _leaving(cpu_ranks, actors) if cpu_ranks is not None and plan.num_nodes == 1 else None
+    choose = _leaving(cpu_ranks, actors[0]) if cpu_ranks is not None and plan.num_nodes == 1 else None
     source = count.text if count else ""
     device, own, notices = resolve_devices(plan.device, plan.own, source, machine, environment, choose)
-    if actors:
-        own = with_players(device, own, actors, environment.get("CUDA_VISIBLE_DEVICES"), bool(count))
     own = replace(own, remote=Remote(machine.host_name), address=own.address or plan.master_addr)
     # Other nodes that count their devices themselves are taken to have as many as this one.
     hosts = tuple(replace(host, num_ranks=host.num_ranks or own.num_ranks) for host in plan.hosts)
@@ -134,6 +136,7 @@ def _count_nodes(sources: Sources) -> SettingClaim[int]:
 def _plan_hosts(
     sources: Sources,
     counts: Sequence[SettingClaim[int] | None],
+    actors: Sequence[int],
     role: str,
     node_rank: int | None,
     ssh_config: str,
@@ -151,48 +154,56 @@ def _plan_hosts(
         here = rank == node_rank and role != SLURM
         remote = Remote(address, "" if here else target, role == SLURM, ssh_config)
         count = counts[rank]
-        plan = HostPlan(remote, address, count.value if count else None)
+        plan = HostPlan(remote, address, count.value if count else None, num_actors=actors[rank])
         if sources.chosen:
             plan = replace(plan, weight=lines[rank].weight, slots=lines[rank].chosen)
         plans.append(plan)
     return tuple(plans)
 
 
-def _count_processes(sources: Sources, num_nodes: int) -> list[SettingClaim[int] | None]:
-    """Processes of every node, None where it counts its devices."""
+def _count_processes(sources: Sources, actors: Sequence[int]) -> list[SettingClaim[int] | None]:
+    """Ranks of every node, None where it counts its devices. Slots and tasks are for ranks and actors."""
     requested = agreed(sources.claims("gpus", int))
     wants_all = requested is not None and requested.value == ALL_GPUS
     if requested is not None and not wants_all and requested.value < 1:
         raise LaunchError(f"{requested.text}: expected a number of processes from 1, or -1 for all devices")
     slurm = sources.slurm
     counts: list[SettingClaim[int] | None] = []
-    for rank in range(num_nodes):
+    for rank, players in enumerate(actors):
         claims = [] if requested is None or wants_all else [requested]
+        less = f" less {counted(players, 'actor')}" if players else ""
+        left: SettingClaim[int] | None = None
         if sources.chosen:
             chosen = sources.chosen[rank]
-            if not wants_all:
-                count = len(chosen.chosen) or chosen.slots
-                claims.append(SettingClaim(count, f"{sources.origin}, line {chosen.line}: slots={count}"))
-            elif requested is not None and chosen.chosen:
+            slots = len(chosen.chosen) or chosen.slots
+            where = f"{sources.origin}, line {chosen.line}: slots={slots}{less}"
+            left = SettingClaim(slots - players, where)
+            if requested is not None and wants_all and chosen.chosen:
                 raise LaunchError(
                     f"{requested.text} contradicts --include or --exclude: expected one of them"
                 )
         elif slurm is not None and not slurm.in_step and slurm.tasks_per_node[rank : rank + 1] > (1,):
-            count = slurm.tasks_per_node[rank]
-            claims.append(SettingClaim(count, f"{count} tasks per node from SLURM"))
+            tasks = slurm.tasks_per_node[rank]
+            left = SettingClaim(tasks - players, f"{tasks} tasks per node from SLURM{less}")
+        if left and left.value == 0 and sources.chosen and sources.chosen[rank].actors:
+            claims = [left]  # it only plays
+        elif left and left.value < 1:
+            raise LaunchError(f"{left.text}: no rank is left; expected fewer actors")
+        elif left and not (wants_all and sources.chosen):
+            claims.append(left)
         counts.append(agreed(claims))
     return counts
 
 
-def _choose_master(sources: Sources, nodes: SettingClaim[int], hosts: tuple[HostPlan, ...]) -> str:
+def _choose_master(sources: Sources, num_nodes: int, hosts: tuple[HostPlan, ...]) -> str:
     """The master's address, by default of the first host that a list names; "" without a list."""
     claims = sources.claims("master_addr", str)
-    if sources.outer.master_addr is not None and nodes.value > 1:
+    if sources.outer.master_addr is not None and num_nodes > 1:
         claims.append(sources.outer.master_addr)
     found = agreed(claims)
     if found is not None and not found.value:
         raise LaunchError("--master-addr '': expected the address of node 0")
-    if nodes.value == 1:  # no other machine is to reach it
+    if num_nodes == 1:  # no other machine is to reach it
         return found.value if found is not None and names_loopback(found.value) else LOOPBACK
     return found.value if found is not None else hosts[0].address
 

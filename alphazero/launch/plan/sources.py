@@ -35,8 +35,8 @@ class LaunchRequest(ClusterConfig):
 class Sources:
     """Everything that a launch is decided from.
 
-    chosen: hosts of a hostfile after the filter, () where there is none; origin: what errors
-    call that list. slurm is None where there is no SLURM.
+    chosen: hosts of a hostfile after the filter, those that only play last, () where there is none; origin:
+    what errors call that list. slurm is None where there is no SLURM.
     """
 
     request: LaunchRequest
@@ -93,6 +93,7 @@ def read_sources(
     chosen = choose_hosts(hosts, include, exclude, origin) if hosts else ()
     if include is None and exclude is None:
         chosen = chosen[: request.nodes]  # the first ones, as DeepSpeed's launcher takes them
+    chosen = tuple(sorted(chosen, key=lambda host: host.actors >= (len(host.chosen) or host.slots)))
     return Sources(request, file, chosen, origin, slurm, outer, machine)
 
 

@@ -302,7 +302,8 @@ class Inbox:
                     )
                 if not self._take_in(name, size):
                     lists.pop(actor, None)
-                positions = sum(one.shard.positions for one in self._queue)
+                with self._changed:
+                    positions = sum(one.shard.positions for one in self._queue)
                 if positions >= self._most_waiting or self._has_weights():
                     return
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from alphazero.base.records import from_output, to_json
-from alphazero.launch.head.compare import Examined, compare
+from alphazero.launch.head.compare import Examined, compare, examine
 from alphazero.launch.head.probe import MARK, HostFault, Probe, Question, look
 from alphazero.launch.head.remote import explain_ssh
 from alphazero.launch.plan.launch_plan import HostPlan, Remote
@@ -77,6 +77,34 @@ def test_hosts_alike_have_no_findings():
 )
 def test_each_difference_is_one_line_that_names_host_found_and_wanted(changed: dict, line: str):
     assert found(probe(**changed)) == [line]
+
+
+def test_a_host_that_only_plays_is_compared_but_needs_neither_master_nor_data():
+    question = replace(QUESTION, data={"games": "aa"}, interface="eth0", mark="/srv/az/runs/.m")
+    first = Examined(HostPlan(Remote("a"), "a", 2), probe(data={"games": "aa"}))
+    player = HostPlan(Remote("b", "b"), "b", 0, num_actors=2)
+    machine = replace(probe().machine, addresses=(("ib0", "10.0.0.2"),))
+    lacks = {"master_addresses": (), "machine": machine}
+    assert lines_of([first, Examined(player, probe(**lacks))], question) == []
+    faulty = probe(**lacks, visible=("0",), commit="ff", has_mark=False, health=(HostFault("ECC"),))
+    assert lines_of([first, Examined(player, faulty)], question) == [
+        "E b: slots=2, but 1 GPUs found; expected at most as many slots",
+        "E b: /srv/az/runs: is another directory than on the first host; expected one that "
+        "actors and learner see, or --place URL (docs/actors.md)",
+        "E b: ECC",
+        "E b: alphazero commit ff; expected 0123456789ab as on a",
+    ]
+    trains = replace(player, num_ranks=2, num_actors=0)
+    alike = probe(data={"games": "aa"}, has_mark=False)
+    assert lines_of([first, Examined(trains, alike)], question) == []  # it plays no games
+
+
+def test_the_mark_is_in_the_nearest_directory_that_exists_and_goes_again(tmp_path):
+    hosts = [HostPlan(Remote("a"), "a", 1), HostPlan(Remote("b"), "b", 0, num_actors=1)]
+    question = Question(str(tmp_path), "runs", "", 0, False, "cpu", mark="runs/x/.m")
+    seen = examine(hosts, question)
+    assert [one.probe.has_mark for one in seen] == [True, True]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_host_under_two_names_is_an_error_that_names_both():

@@ -7,17 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from alphazero.base.errors import LaunchError
 from alphazero.launch.plan.commands import (
     actor_commands,
     build_command,
     choose_environment,
 )
 from alphazero.launch.plan.launch_plan import HostPlan, LaunchPlan, Remote
-from alphazero.launch.plan.node import with_players
 from alphazero.launch.plan.programs import DEEPSPEED, TORCHRUN, words_of
 from alphazero.machine.machine import Machine
-from alphazero.machine.nvml import Device
 
 MACHINE = Machine("box", (), 8, (), has_infiniband=False)
 HOST = HostPlan(Remote("box"), "127.0.0.1", 2, machine=MACHINE)
@@ -190,27 +187,33 @@ def test_the_printed_line_is_the_command_for_a_shell_whatever_is_in_it():
 def test_actors_share_the_cores_of_a_machine_without_gpus_with_its_ranks():
     plan = one(CPU, players=("", ""))
     assert variables(build(plan))["OMP_NUM_THREADS"] == "2"
-    commands = actor_commands(plan, 0, {"RANK": "3"}, "/venv/bin/python", "/runs/x")
+    words = ("selfplay", "--for", "/runs/x")
+    commands = actor_commands(plan.own, {"RANK": "3"}, "/venv/bin/python", words)
     for command in commands:
-        assert command.argv[0] == "/venv/bin/python" and command.argv[2:] == (
-            *("selfplay", "--for", "/runs/x", "--device", "cpu"),
-        )
+        assert command.argv[0] == "/venv/bin/python" and command.argv[2:] == (*words, "--device", "cpu")
         assert variables(command) == {"OMP_NUM_THREADS": "2"} and command.removed == ("RANK",)
     assert len(commands) == 2
+    for command in actor_commands(plan.own, {"OMP_NUM_THREADS": "3"}, "python", words):
+        assert variables(command) == {}
 
 
-def test_actors_get_the_gpus_that_the_ranks_leave():
-    machine = replace(MACHINE, devices=tuple(Device(index, f"GPU-{index}", "H200") for index in range(4)))
-    alone = HostPlan(Remote("box"), "127.0.0.1", 4, machine=machine, devices=("0", "1", "2", "3"))
-    shared = with_players("cuda", alone, 1, None, is_given=False)
-    assert (shared.num_ranks, shared.devices, shared.players) == (3, ("0", "1", "2"), ("3",))
-    given = replace(alone, num_ranks=1, devices=("0",))
-    shared = with_players("cuda", given, 2, None, is_given=True)
-    assert (shared.devices, shared.players) == (("0",), ("2", "3"))
-    (command, _) = actor_commands(replace(GPU, hosts=(shared,)), 0, {}, "python", "s3://bucket/x")
-    assert variables(command) == {"CUDA_VISIBLE_DEVICES": "2"} and command.argv[-3:] == (
-        *("s3://bucket/x", "--device", "cuda"),
-    )
-    for plan, is_given, most in ((alone, False, 3), (given, True, 3)):
-        with pytest.raises(LaunchError, match=f"--actors 4: 4 NVIDIA devices here .* at most {most}"):
-            with_players("cuda", plan, 4, None, is_given)
+def test_an_actor_has_its_gpu_alone_as_nvml_counts_it_and_a_share_of_the_cores():
+    shared = replace(HOST, devices=("0", "1"), players=("2",))
+    (command,) = actor_commands(shared, {}, "python", ("selfplay", "--for", "s3://bucket/x"))
+    assert variables(command) == {
+        "CUDA_VISIBLE_DEVICES": "2",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "OMP_NUM_THREADS": "2",
+    }
+    assert command.argv[-3:] == ("s3://bucket/x", "--device", "cuda")
+
+
+def test_a_host_that_only_plays_is_no_node_of_torchrun_or_deepspeed():
+    plan = two(CPU)
+    player = replace(HOST, num_ranks=0, num_actors=2)
+    with_player = replace(plan, hosts=(*plan.hosts, player))
+    assert build(with_player) == build(plan)
+    deepspeed = replace(with_player, launcher="deepspeed")
+    assert build(deepspeed) == build(replace(plan, launcher="deepspeed"))
+    alone = replace(CPU, hosts=(*CPU.hosts, player))
+    assert build(alone) == build(CPU) and variables(build(alone))["GLOO_SOCKET_IFNAME"] == "lo"

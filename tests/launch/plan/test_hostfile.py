@@ -39,6 +39,15 @@ def test_a_weight_is_the_share_of_each_rank_there_and_one_where_none_is_given():
     assert [host.weight for host in hosts] == [0.5, 1.0, 12.0]
 
 
+def test_actors_are_some_of_the_slots_or_all_of_them():
+    hosts = parse_hostfile("a slots=8 actors=2\nb slots=8 actors=8\nc slots=1 actors=0 weight=0.5", "h")
+    assert [(host.slots, host.actors, host.weight) for host in hosts] == [
+        (8, 2, 1.0),
+        (8, 8, 1.0),
+        (1, 0, 0.5),
+    ]
+
+
 def test_carriage_returns_do_no_harm():
     assert parse_hostfile("a slots=1\r\nb slots=2\r\n", "h") == (Host("a", 1, "", 1), Host("b", 2, "", 2))
 
@@ -67,6 +76,14 @@ WANTED = "expected '<host> slots=<positive int>'"
         (
             "gpu1 slots=8 weight=-1",
             "hostfile:1: 'gpu1 slots=8 weight=-1': expected weight=<number above 0>, as weight=0.5",
+        ),
+        (
+            "gpu1 slots=8 actors=9",
+            "hostfile:1: 'gpu1 slots=8 actors=9': expected actors=<0 to 8>, where 8 leave no rank there",
+        ),
+        (
+            "gpu1 slots=8 actors=",
+            "hostfile:1: 'gpu1 slots=8 actors=': expected actors=<0 to 8>, where 8 leave no rank there",
         ),
         ("gpu1 weight=2 slots=8", f"hostfile:1: 'gpu1 weight=2 slots=8': {WANTED}"),
         ("gpu1 slots=8 weight=2 x", f"hostfile:1: 'gpu1 slots=8 weight=2 x': {WANTED}"),
@@ -123,7 +140,12 @@ def test_a_missing_or_unreadable_file_is_an_error_and_not_a_local_run(tmp_path: 
         read_hostfile(binary)
 
 
-SEEDS = ["gpu-1 slots=8", "me@10.0.0.1 slots=12", "[fd00::1] slots=3 # rack", "n_5.x.y slots=1 weight=0.25"]
+SEEDS = [
+    "gpu-1 slots=8",
+    "me@10.0.0.1 slots=12",
+    "[fd00::1] slots=3 # rack",
+    "n_5.x.y slots=1 actors=1 weight=0.25",
+]
 PIECES = [
     "\u2028",
     "\x1b[2J",
@@ -134,6 +156,7 @@ PIECES = [
     "%eth0",
     "slots=",
     "weight=",
+    "actors=",
     "$(id)",
     "`id`",
 ]
@@ -185,7 +208,8 @@ def test_ten_thousand_lines_are_read_or_refused_in_one_line_and_what_is_read_rea
         assert 1 <= host.slots <= 9999
         assert host.weight > 0
         address = f"[{host.address}]" if ":" in host.address else host.address
-        again = f"{host.user}{'@' if host.user else ''}{address} slots={host.slots} weight={host.weight:.6f}"
+        words = f"slots={host.slots} actors={host.actors} weight={host.weight:.6f}"
+        again = f"{host.user}{'@' if host.user else ''}{address} {words}"
         assert parse_hostfile(again, "h") == (replace(host, line=1),), line
         assert ssh_argv(host.name, ["true"])[-2:] == [host.name, "true"]
     assert 1000 < num_read < 6000

@@ -365,3 +365,106 @@ def test_another_launcher_that_starts_us_once_a_device_is_an_error():
 def test_leftovers_of_a_lone_process_change_nothing():
     lone = {"WORLD_SIZE": "1", "RANK": "0", "MASTER_ADDR": "elsewhere", "MASTER_PORT": "1"}
     assert cluster(LaunchRequest(), **lone) == cluster(LaunchRequest())
+
+
+def test_actors_of_one_machine_get_the_devices_after_those_of_the_ranks():
+    found = plan(LaunchRequest(actors=1), GPUS)
+    assert (found.own.num_ranks, found.own.devices, found.own.players) == (3, ("0", "1", "2"), ("3",))
+    given = plan(LaunchRequest(gpus=1, actors=2), GPUS, CUDA_VISIBLE_DEVICES="3,1,0")
+    assert (given.own.devices, given.own.players) == (("3",), ("1", "0"))
+    cores = plan(LaunchRequest(actors=1), cpu_ranks=lambda num_cores: num_cores)
+    assert (cores.own.num_ranks, cores.own.players) == (3, ("",))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"actors": 4}, "1 rank, 4 actors: this machine has 4 NVIDIA devices; expected"),
+        ({"actors": 2, "gpus": 3}, "--gpus 3: 3 ranks, 2 actors: this machine has 4 NVIDIA devices; exp"),
+        (
+            {"actors": 1, "nodes": 2, "node_rank": 0},
+            "--nodes 2: machines that are started one by one have no",
+        ),
+    ],
+)
+def test_actors_that_cannot_be_are_errors(given: dict, message: str):
+    with pytest.raises(LaunchError) as caught:
+        plan(LaunchRequest(**given), GPUS)
+    assert str(caught.value).startswith(message)
+
+
+def parts(found: LaunchPlan) -> list[tuple[str, int | None, int]]:
+    """Address, ranks and actors of every host."""
+    return [(host.address, host.num_ranks, host.num_actors) for host in found.hosts]
+
+
+def test_hosts_of_a_hostfile_that_only_play_come_last_and_are_no_nodes(hostfile):
+    path = hostfile("p slots=4 actors=4\na slots=8 actors=2\nb slots=8\n")
+    found = cluster(LaunchRequest(hostfile=path))
+    assert parts(found) == [("a", 6, 2), ("b", 8, 0), ("p", 0, 4)]
+    assert (found.num_nodes, found.ranks, found.master_addr) == (2, (6, 8, 0), "a")
+    assert [host.only_plays for host in found.hosts] == [False, False, True]
+    assert parts(cluster(LaunchRequest(hostfile=path, gpus=-1))) == [
+        ("a", None, 2),
+        ("b", None, 0),
+        ("p", 0, 4),
+    ]
+    chosen = cluster(LaunchRequest(hostfile=path, include="a:0,6,7@p:1,2,3,0"))
+    assert parts(chosen) == [("a", 1, 2), ("p", 0, 4)] and chosen.hosts[0].slots == (0, 6, 7)
+
+
+def test_one_host_that_trains_beside_hosts_that_play_needs_no_address(hostfile):
+    path = hostfile("box slots=4\np slots=4 actors=4\n")
+    found = cluster(LaunchRequest(hostfile=path), names={"box": ("127.0.1.1",)})
+    assert (found.role, found.node_rank, found.num_nodes, found.master_addr) == ("head", 0, 1, "127.0.0.1")
+
+
+def test_the_head_may_be_a_host_that_only_plays(hostfile):
+    found = cluster(LaunchRequest(hostfile=hostfile("box slots=1 actors=1\na slots=4\n")))
+    assert (found.node_rank, found.master_addr) == (1, "127.0.0.1")
+    assert [host.remote.target for host in found.hosts] == ["a", ""]
+
+
+def test_a_number_of_actors_is_one_for_every_host(hostfile):
+    path = hostfile("a slots=4\nb slots=2\n")
+    assert parts(cluster(LaunchRequest(hostfile=path, actors=1))) == [("a", 3, 1), ("b", 1, 1)]
+    own = hostfile("a slots=4\nb slots=4 actors=2\nc slots=2 actors=2\n")
+    assert parts(cluster(LaunchRequest(hostfile=own, actors=1))) == [("a", 3, 1), ("b", 2, 2), ("c", 0, 2)]
+    assert parts(cluster(LaunchRequest(actors=2), **TWO)) == [("gpu1", None, 2), ("gpu2", None, 2)]
+    tasks = {**TWO, "SLURM_TASKS_PER_NODE": "4(x2)", "SLURM_NTASKS_PER_NODE": "4"}
+    assert parts(cluster(LaunchRequest(actors=1), **tasks)) == [("gpu1", 3, 1), ("gpu2", 3, 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "message"),
+    [
+        (
+            "a slots=1 actors=1\nb slots=2 actors=2",
+            {},
+            "--hostfile {}: all hosts only play; expected one whose",
+        ),
+        (
+            "a slots=2\nb slots=1",
+            {"actors": 1},
+            "--hostfile {}, line 2: slots=1 less 1 actor: no rank is left; expected fewer actors",
+        ),
+        (
+            "a slots=4 actors=1\nb slots=4",
+            {"gpus": 4},
+            "--gpus 4 contradicts --hostfile {}, line 1: slots=4 less 1 actor: expected one of them",
+        ),
+        (
+            "a slots=4\nb slots=4 actors=4",
+            {"node_rank": 0},
+            "--hostfile {} (2 hosts): machines that are started one by one have no actors",
+        ),
+        ("a slots=4\nb slots=4 actors=4", {"min_nodes": 2}, "--min-nodes 2: expected at most 1"),
+    ],
+)
+def test_hosts_that_cannot_play_so_are_errors_that_name_their_lines(
+    hostfile, text: str, given: dict, message: str
+):
+    path = hostfile(text + "\n")
+    with pytest.raises(LaunchError) as caught:
+        cluster(LaunchRequest(hostfile=path, **given))
+    assert str(caught.value).startswith(message.format(path))

@@ -1,7 +1,7 @@
 """The real head (host comparison, agents, supervisor) over the fake launcher and ranks: what the tests start.
 
 `fake_head.py JSON`: fields of Supervision and LaunchPlan that differ from the defaults, `hosts` as
-[name, target, slots].
+[name, target, ranks] or [name, target, ranks, actors].
 """
 
 import json
@@ -31,10 +31,20 @@ def fake_command(plan: LaunchPlan, node_rank: int, environment, python, program)
     return Command((python, str(HERE / "fake_launcher.py"), *program), variables)
 
 
+def fake_actors(host: HostPlan, environment, python, program) -> tuple[Command, ...]:
+    """In place of commands.actor_commands."""
+    return (Command((python, str(HERE / "fake_actor.py"), *program)),) * len(host.players)
+
+
+def host_plan(name: str, target: str, ranks: int, actors: int = 0) -> HostPlan:
+    """A host of the job."""
+    return HostPlan(Remote(name, target), name, ranks, num_actors=actors)
+
+
 def main() -> int:
     """Run one job."""
     fields = json.loads(sys.argv[1])
-    hosts = tuple(HostPlan(Remote(name, target), name, slots) for name, target, slots in fields.pop("hosts"))
+    hosts = tuple(host_plan(*host) for host in fields.pop("hosts"))
     arguments = tuple(fields.pop("arguments"))
     plan = LaunchPlan(
         hosts,
@@ -53,7 +63,7 @@ def main() -> int:
         runs_directory=str(Path(arguments[0]).parent),
         **{name: value for name, value in fields.items() if name not in of_plan},
     )
-    supervisor.build_command = fake_command
+    supervisor.build_command, supervisor.actor_commands = fake_command, fake_actors
     Supervisor._needs_preflight = lambda self, ready: False  # the fake launcher runs one program
     return Supervisor(job, say).run()
 

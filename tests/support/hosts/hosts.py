@@ -177,6 +177,8 @@ class Network:
         network = cls(directory, Namespace.start(bridge))
         try:
             cls._make_keys(directory, num_hosts)
+            made = "until ip link show br0; do sleep 0.02; done"
+            run(["nsenter", "-t", str(network.switch.pid), "-n", "sh", "-c", made], timeout=20)
             for number in range(1, num_hosts + 1):
                 network.hosts.append(network._add(number, sshd_options))
             for host in network.hosts:
