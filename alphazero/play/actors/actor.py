@@ -102,7 +102,7 @@ def _wait_for_settings(
 def _aside(call: Callable[[], T], go_on: Callable[[], bool]) -> T | None:
     """What a call gives or raises, None where go_on gives False first.
 
-    In a thread of its own: S3's client tries for minutes, and signals are heard only between calls.
+    In another thread: S3's client tries for minutes, and signals are heard only between calls.
     """
     answer: Future[T] = Future()
 
