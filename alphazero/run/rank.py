@@ -27,7 +27,7 @@ from traceback import walk_tb
 from typing import NoReturn, TypeVar
 
 from alphazero.base.errors import AlphaZeroError, LostConnectionError
-from alphazero.base.files import read_text
+from alphazero.base.files import naming, read_text
 from alphazero.base.records import from_json, to_json
 from alphazero.machine.die_with_parent import die_with
 from alphazero.machine.memory import memory_error
@@ -268,7 +268,8 @@ def kind_of(error: BaseException) -> str:
 def write_record(path: Path, record: object) -> None:
     """Whole or not at all, but not flushed: what it says matters only while the machine runs."""
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(to_json(record), encoding="utf-8")
+    with naming(path):
+        temporary.write_text(to_json(record), encoding="utf-8")
     temporary.replace(path)
 
 
