@@ -253,9 +253,9 @@ def test_people_are_told_how_far_the_searches_are(
     argv = ["eval", "--solved", "--weights", str(network_file), "--device", "cpu", "--simulations", "50"]
     assert main([*argv, "--no-proofs"]) == 0
     done = [
-        int(told[1].replace(",", ""))
+        int(shown[1].replace(",", ""))
         for line in capsys.readouterr().err.splitlines()
-        if (told := re.search(r": ([\d,]+) of 30,000 simulations in \d", line))
+        if (shown := re.search(r": ([\d,]+) of 30,000 simulations in \d", line))
     ]
     assert len(done) > 5 and done == sorted(done) and done[-1] > 18_000
     assert any(count % 5_000 for count in done)  # within a set as well
