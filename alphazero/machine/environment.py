@@ -10,8 +10,9 @@ import hashlib
 import platform
 import re
 import subprocess
+import sys
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, distributions, requires, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
@@ -129,13 +130,14 @@ def package_versions() -> dict[str, str]:
     with contextlib.suppress(PackageNotFoundError):  # a checkout that was never installed
         lines = [line for line in requires("alphazero") or [] if "extra ==" not in line]
         required |= {re.split(r"[^\w.-]", line, maxsplit=1)[0].lower() for line in lines}
-    installed = {str(package.metadata["Name"]): package.version for package in distributions()}
-    installed["alphazero"] = __version__
-    return {
-        name: installed[name]
-        for name in sorted(installed)
-        if name.lower() in required or name.startswith("nvidia-")
+    # By the names of directories: reading the metadata of all that is installed takes half a second.
+    required |= {
+        path.name.partition("-")[0].replace("_", "-")
+        for directory in sys.path
+        for path in Path(directory).glob("nvidia_*.dist-info")
     }
+    versions = {name: version_of(name) for name in sorted(required)}
+    return {name: known for name, known in versions.items() if known != NOT_INSTALLED}
 
 
 def driver_version() -> str:

@@ -55,7 +55,7 @@ def uses_of(weights: str, measured_by: str, rules: Sequence[str] = ()) -> list[t
 
     measured_by: of its game (games/registry.py), "" for none. rules: the words that name the game's own file.
     """
-    words = " ".join([shlex.quote(weights), *rules])
+    words = shlex.join([weights, *rules])
     uses = [
         ("play against it", f"alphazero play {words}"),
         ("look at a position", f"alphazero analyse {words}"),

@@ -147,6 +147,7 @@ def test_positions_are_drawn_evenly_or_by_seed_without_repeats():
     assert drawn.tolist() == draw(eligible, 50, 7).tolist() != draw(eligible, 50, 8).tolist()
 
 
+@pytest.mark.slow
 def test_two_processes_find_what_one_finds(files, random_store, capsys: pytest.CaptureFixture[str]):
     """Of the same batches, in fp32: the sums differ by rounding at most, 1e-6 of a figure."""
     argv = ["--weights", files["net0"], files["net1"], "--data", str(random_store)]

@@ -82,6 +82,7 @@ def test_two_processes_play_the_games_of_one(nets, tmp_path, capsys) -> None:
     assert len(games) == 18 and games == moves_by_round(tmp_path / "two.pgn")
 
 
+@pytest.mark.slow
 def test_a_match_stopped_on_two_processes_continues_on_one_with_each_game_once(tmp_path, capsys) -> None:
     state, pgn, pids = (tmp_path / name for name in ("match.json", "match.pgn", "pids"))
     player = f"cmd='{FAKE} --delay 0.03 --pid-file {pids}' nodes=1 name=fake"

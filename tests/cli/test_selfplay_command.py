@@ -114,6 +114,7 @@ def test_two_processes_play_the_games_of_one_to_the_bit(weights, tmp_path, capsy
         assert figures["games"] == 13 and figures["games_per_hour"] > 0
 
 
+@pytest.mark.slow
 def test_a_signal_keeps_the_games_of_all_processes_and_ends_them(weights, tmp_path) -> None:
     out = tmp_path / "games"
     with many_games(weights, out) as process:
@@ -228,6 +229,7 @@ def test_an_interrupt_keeps_the_games_that_have_ended(weights, tmp_path) -> None
     assert f"{store.num_games} games in {out}" in said.decode()
 
 
+@pytest.mark.slow
 def test_a_kill_keeps_the_games_of_the_rounds_before(weights, tmp_path) -> None:
     out = tmp_path / "games"
     command = [sys.executable, "-m", "alphazero", "selfplay", "--weights", weights, "--out", str(out)]

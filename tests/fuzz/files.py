@@ -40,6 +40,7 @@ MODULES = (
     "alphazero.show.report.page",
     "alphazero.show.report.picture",
     "matplotlib.figure",
+    "pandas",  # by pyarrow
     "alphazero.data.formats.lc0",
     "alphazero.data.formats.pgn",
     "alphazero.data.open",

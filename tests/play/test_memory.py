@@ -58,7 +58,11 @@ def bytes_a_move(pool_class: str, algorithm: str) -> float:
 
 @pytest.mark.parametrize(
     ("pool_class", "algorithm"),
-    [("ChessSelfPlay", "puct"), ("ChessSelfPlay", "gumbel"), ("Connect4SelfPlay", "puct")],
+    [
+        ("ChessSelfPlay", "puct"),
+        pytest.param("ChessSelfPlay", "gumbel", marks=pytest.mark.slow),
+        ("Connect4SelfPlay", "puct"),
+    ],
 )
 def test_memory_does_not_grow_over_five_thousand_moves(pool_class: str, algorithm: str) -> None:
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:

@@ -47,7 +47,7 @@ def test_python_chess_drives_it_without_an_unexpected_line(
         clocks = chess.engine.Limit(white_clock=1, black_clock=1, white_inc=0.01, black_inc=0.01)
         for limit in (chess.engine.Limit(nodes=20), clocks, chess.engine.Limit(time=0.02)):
             board = chess.Board()
-            while not board.is_game_over() and board.ply() < 30:
+            while not board.is_game_over() and board.ply() < 16:
                 info = chess.engine.INFO_SCORE | chess.engine.INFO_PV
                 played = engine.play(board, limit, info=info, game=limit, ponder=board.ply() % 3 == 0)
                 assert played.move in board.legal_moves and played.info["pv"][0] == played.move
@@ -72,7 +72,7 @@ def test_python_chess_drives_it_without_an_unexpected_line(
 
 
 def test_python_chess_with_node_limit_1_plays_the_moves_of_go_nodes_1_and_of_lc0(shared_data: Path) -> None:
-    """Maia in 200 positions, of which lc0 evaluated 60: the likeliest move, whatever the clocks say."""
+    """Maia in 100 positions, of which lc0 evaluated 60: the likeliest move, whatever the clocks say."""
     boards, likeliest = [], {}
     for entry in json.loads((shared_data / "lc0" / "maia-1500.reference.json").read_text()):
         board = chess.Board(entry["start_fen"])
@@ -83,7 +83,7 @@ def test_python_chess_with_node_limit_1_plays_the_moves_of_go_nodes_1_and_of_lc0
             likeliest[len(boards)] = board.parse_uci(first[0])
         boards.append(board)
     with (shared_data / "puzzles.csv").open() as puzzles:
-        boards += [chess.Board(line.split(",")[0]) for line in itertools.islice(puzzles, 200 - len(boards))]
+        boards += [chess.Board(line.split(",")[0]) for line in itertools.islice(puzzles, 100 - len(boards))]
     limits = [
         chess.engine.Limit(white_clock=60, black_clock=60, white_inc=1, black_inc=1),
         chess.engine.Limit(time=5),
@@ -100,7 +100,7 @@ def test_python_chess_with_node_limit_1_plays_the_moves_of_go_nodes_1_and_of_lc0
             engine.play(board, limit, game=0, info=chess.engine.INFO_ALL)
             for board, limit in zip(boards, itertools.cycle(limits))
         ]
-    assert len(boards) == 200 and len(likeliest) > 50
+    assert len(boards) == 100 and len(likeliest) > 50
     assert [played.move for played in limited] == asked
     assert {played.info["nodes"] for played in limited} == {1}
     assert {number: asked[number] for number in likeliest} == likeliest

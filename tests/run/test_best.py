@@ -15,9 +15,9 @@ def validations(directory):
 
 
 def test_the_best_by_each_metric_are_kept_and_can_be_resumed(zygote, tmp_path, random_store):
-    output = zygote.run_job(tmp_path, random_store, 2, "--steps", "24", *ARGUMENTS)
+    output = zygote.run_job(tmp_path, random_store, 2, "--steps", "16", *ARGUMENTS)
     figures = validations(tmp_path)
-    assert len(figures) == 12
+    assert len(figures) == 8
     directory = tmp_path / "runs/job/checkpoints"
     best = best_of(directory)
     for metric, more in MORE_IS_BETTER.items():
@@ -25,16 +25,16 @@ def test_the_best_by_each_metric_are_kept_and_can_be_resumed(zygote, tmp_path, r
         wanted = (max if more else min)(figures, key=lambda step: figures[step][metric])
         assert best[metric] == (directory / f"step-{wanted:08d}", figures[wanted][metric])
     best_steps = {path.name for path, _ in best.values()}
-    assert {path.name for path in directory.glob("step-*")} == best_steps | {"step-00000024"}
+    assert {path.name for path in directory.glob("step-*")} == best_steps | {"step-00000016"}
     assert "(best policy_top1" in output
 
     number = step_of(best["policy_top1"][0])
     before = step_lines(tmp_path)
     output = zygote.run_job(
-        tmp_path, random_store, 1, "--steps", "24", *ARGUMENTS, "--resume", "best-policy_top1"
+        tmp_path, random_store, 1, "--steps", "16", *ARGUMENTS, "--resume", "best-policy_top1"
     )
-    if number < 24:
+    if number < 16:
         assert f"resumed from step {number}, saved by 2 ranks" in output
-        assert "set aside: " in output and "superseded-1-step-00000024" in output
+        assert "set aside: " in output and "superseded-1-step-00000016" in output
         ids = [[line["sample_id_sum"] for line in lines] for lines in (before, step_lines(tmp_path))]
         assert ids[0] == ids[1]

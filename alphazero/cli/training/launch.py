@@ -9,7 +9,6 @@ import functools
 import importlib.util
 import json
 import os
-import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -152,7 +151,7 @@ def check_batches(plan: LaunchPlan, config: Config, resumed: Resumed | None) -> 
 def actor_flags(config: Config) -> tuple[str, ...]:
     """What actors of this job need on their command lines: what a place cannot tell them."""
     tables = ("--syzygy", config.self_play.syzygy) if config.self_play.syzygy else ()
-    return (*shlex.split(" ".join(flag_of_rules(config.network.game))), *tables)
+    return (*flag_of_rules(config.network.game), *tables)
 
 
 def run(args: argparse.Namespace) -> int:

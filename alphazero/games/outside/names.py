@@ -107,12 +107,13 @@ def named_class(recorded: str, flag: str = "--game") -> ClassName:
         return _named[recorded]
     _, path = flag_of_rules(recorded)
     raise ConfigError(
-        f"{recorded}: is a Python file, which is run only where you name it; expected {flag} {path}"
+        f"{recorded}: is a Python file, which is run only where you name it; "
+        f"expected {flag} {shlex.quote(path)}"
     )
 
 
 def flag_of_rules(recorded: str) -> tuple[str, ...]:
-    """The words, quoted for a shell, that a command needs to open files of this game; most need none.
+    """The words that a command needs to open files of this game; most need none.
 
     PATH stands for the folder of a file that the user did not name.
     """
@@ -120,7 +121,7 @@ def flag_of_rules(recorded: str) -> tuple[str, ...]:
     if asked is None:
         return ()
     folder = Path(_named[recorded].file).parent if recorded in _named else Path("PATH")
-    return ("--game", shlex.quote(f"{folder / asked.plain}"))
+    return ("--game", f"{folder / asked.plain}")
 
 
 def version_now(recorded: str) -> str:

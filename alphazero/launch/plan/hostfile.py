@@ -1,7 +1,8 @@
 """The hostfile: which hosts take part and how many processes each runs, read strictly.
 
-One host per line, `<host> slots=<positive int> [actors=<int>] [weight=<number above 0>]`; `#` starts a
-comment. What DeepSpeed's own reader accepts silently (slots=0, trailing words, a missing file) is an error.
+One host per line, `<host> slots=<positive int>`, then `actors=<int>` and `weight=<number above 0>` where
+they are wanted; `#` starts a comment. What DeepSpeed's own reader accepts silently (slots=0, trailing words,
+a missing file) is an error.
 
 --include and --exclude choose hosts and slots in DeepSpeed's syntax: `worker-0@worker-1:0,2` is all slots of
 worker-0 and slots 0 and 2 of worker-1.
@@ -25,7 +26,7 @@ USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 # RFC 1123 labels; underscores occur in machine-made names. Never a leading '-', which ssh would read as
 # an option.
 HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*")
-LINE = re.compile(r"(\S+)\s+slots=([1-9][0-9]{0,3})(?:\s+actors=(\S*))?(?:\s+weight=(\S*))?")
+LINE = re.compile(r"(\S+)\s+slots=([1-9][0-9]{0,3})((?:\s+(?:actors|weight)=\S*)*)")
 NUMBER = re.compile(r"[0-9]{1,4}")
 WEIGHT = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
 
@@ -94,10 +95,11 @@ def parse_hostfile(text: str, source: str) -> tuple[Host, ...]:
 
 def _parse_line(line: str, where: str, number: int) -> Host:
     words = LINE.fullmatch(line)
-    if words is None:
+    given = [word.partition("=")[::2] for word in words[3].split()] if words else []
+    if words is None or len(dict(given)) < len(given):
         raise LaunchError(f"{where}: {WANTED}")
-    name, slots, actors, weight = words.groups()
-    actors, weight = "0" if actors is None else actors, "1" if weight is None else weight
+    name, slots = words[1], words[2]
+    actors, weight = dict(given).get("actors", "0"), dict(given).get("weight", "1")
     if not NUMBER.fullmatch(actors) or int(actors) > int(slots):
         raise LaunchError(f"{where}: expected actors=<0 to {slots}>, where {slots} leave no rank there")
     if not WEIGHT.fullmatch(weight) or not float(weight):

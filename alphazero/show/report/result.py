@@ -190,8 +190,8 @@ def _next(run: ReadRun) -> list[tuple[str, str]]:
     measured_by = get_game(run.game).measured_by if is_known else ""
     uses = uses_of(path, measured_by, flag_of_rules(run.game)) if has_weights else []
     if has_weights and is_known and not run.ratings:
-        rate = ["alphazero", "rate", shlex.quote(path), "--checkpoints", *flag_of_rules(run.game)]
-        uses.append(("measure its Elo", " ".join(rate)))
+        rate = ["alphazero", "rate", path, "--checkpoints", *flag_of_rules(run.game)]
+        uses.append(("measure its Elo", shlex.join(rate)))
     if state is RunState.RUNNING:
         return [("follow it", f"alphazero report {shlex.quote(path)} --watch"), *uses]
     words = run.starts[-1].typed if run.starts else ()

@@ -125,7 +125,7 @@ def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
         f"weights           {job.newest_weights}",
         "next, play against it or have a look at it:",
         *(f"  {located(command)}" for _, command in uses),
-        f"  {located(' '.join(['alphazero report', shlex.quote(str(job.run.path)), *rules]))}",
+        f"  {located(shlex.join(['alphazero', 'report', str(job.run.path), *rules]))}",
         f"  {located(f'tensorboard --logdir {shlex.quote(str(events.parent))}')}",
         f"continue with: {continuing(command, job.run.path.name, '--steps', str(2 * job.num_steps))}",
         RULE,

@@ -40,7 +40,7 @@ def test_a_weight_is_the_share_of_each_rank_there_and_one_where_none_is_given():
 
 
 def test_actors_are_some_of_the_slots_or_all_of_them():
-    hosts = parse_hostfile("a slots=8 actors=2\nb slots=8 actors=8\nc slots=1 actors=0 weight=0.5", "h")
+    hosts = parse_hostfile("a slots=8 actors=2\nb slots=8 actors=8\nc slots=1 weight=0.5 actors=0", "h")
     assert [(host.slots, host.actors, host.weight) for host in hosts] == [
         (8, 2, 1.0),
         (8, 8, 1.0),
@@ -86,6 +86,7 @@ WANTED = "expected '<host> slots=<positive int>'"
             "hostfile:1: 'gpu1 slots=8 actors=': expected actors=<0 to 8>, where 8 leave no rank there",
         ),
         ("gpu1 weight=2 slots=8", f"hostfile:1: 'gpu1 weight=2 slots=8': {WANTED}"),
+        ("gpu1 slots=8 weight=2 weight=3", f"hostfile:1: 'gpu1 slots=8 weight=2 weight=3': {WANTED}"),
         ("gpu1 slots=8 weight=2 x", f"hostfile:1: 'gpu1 slots=8 weight=2 x': {WANTED}"),
         (
             "fe80::1%eth0 slots=1",

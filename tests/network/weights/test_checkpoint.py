@@ -279,7 +279,7 @@ def test_a_fault_is_kept_for_the_one_who_asks(tmp_path):
 def test_killed_at_any_instant_the_newest_complete_one_loads(tmp_path):
     """A process that saves, marks and prunes without end, killed again and again."""
     rng = random.Random(5)
-    for number in range(5):
+    for number in range(3):
         command = [sys.executable, "-m", SAVING, str(tmp_path)]
         saving = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
         assert saving.stdout is not None

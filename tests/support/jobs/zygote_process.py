@@ -20,13 +20,14 @@ from typing import Any
 
 from alphazero.run.rank import end_process
 
-# The trainer's own, and what torch's optimizers and DeepSpeed import late.
+# The trainer's own, and what torch's optimizers, DeepSpeed and (pandas) pyarrow import late.
 MODULES = (
     "alphazero.cli.training.train",
     "alphazero.training.start.train",
     "torch._dynamo",
     "torch._inductor.compile_fx",
     "torch.utils.tensorboard",
+    "pandas",
 )
 # It chooses its device when it is imported: only where that is the CPU do all ranks share the import.
 DEEPSPEED_MODULE = "deepspeed.runtime.zero.muon.muon_optimizer"

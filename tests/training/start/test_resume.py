@@ -71,20 +71,20 @@ def test_a_signal_is_answered_with_a_checkpoint_of_the_step_that_was_done(
 def test_a_run_killed_and_resumed_at_other_ranks_and_zero_stages_goes_on(
     zygote, tmp_path, random_store, undisturbed
 ):
-    """The same run: 2 ranks at ZeRO 0, killed; 1 at ZeRO 1, killed; 3 at ZeRO 2, killed; 2 at ZeRO 0."""
+    """The same run: 2 ranks at ZeRO 0, killed; 1 at ZeRO 1, killed; 3 at ZeRO 2."""
     checkpoints = tmp_path / "runs" / "job" / "checkpoints"
     saved_by: list[str] = []
-    for ranks, stage in ((2, 0), (1, 1), (3, 2), (2, 0)):
+    for ranks, stage in ((2, 0), (1, 1), (3, 2)):
         arguments = [*TINY, "--data", str(random_store), *ARGUMENTS, "--zero-stage", str(stage)]
         job = zygote.start(tmp_path, ranks, arguments)
-        is_last, known = len(saved_by) == 3, set(checkpoints.glob("step-*"))
+        is_last, known = len(saved_by) == 2, set(checkpoints.glob("step-*"))
         while not is_last and job.is_running() and set(checkpoints.glob("step-*")) == known:
             time.sleep(0.002)
         if not is_last:
             job.kill()
         assert job.wait() == [0 if is_last else -signal.SIGKILL] * ranks, job.output()[-4000:]
         saved_by += re.findall(r"resumed from step \d+, saved by (\d) ranks?", job.output()) or ["none"]
-    assert saved_by == ["none", "2", "1", "3"]
+    assert saved_by == ["none", "2", "1"]
     for line, expected in zip(step_lines(tmp_path), step_lines(undisturbed), strict=True):
         assert line["sample_id_sum"] == expected["sample_id_sum"]
         assert line["loss"] == pytest.approx(expected["loss"], rel=1e-3)
