@@ -27,6 +27,9 @@ def test_the_best_by_each_metric_are_kept_and_can_be_resumed(zygote, tmp_path, r
     best_steps = {path.name for path, _ in best.values()}
     assert {path.name for path in directory.glob("step-*")} == best_steps | {"step-00000016"}
     assert "(best policy_top1" in output
+    step = step_of(best["composite"][0])
+    named = f"best checkpoint   step {step}, composite {best['composite'][1]:.4f}; as a network: "
+    assert (f"{named}runs/job@best-composite\n" in output) == (step < 16)
 
     number = step_of(best["policy_top1"][0])
     before = step_lines(tmp_path)

@@ -16,7 +16,7 @@ from alphazero.data.sampling.window import Window
 from alphazero.games.outside.names import flag_of_rules
 from alphazero.games.registry import get_game
 from alphazero.network.model.precision import evaluation_precision
-from alphazero.run.checkpoint_files import checkpoints_in
+from alphazero.run.checkpoint_files import best_of, checkpoints_in, step_of
 from alphazero.run.figures import RunFigures
 from alphazero.run.metrics import explain_validation
 from alphazero.run.next_command import continuing, located, uses_of
@@ -122,6 +122,7 @@ def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
             for line in figures
         ]
     lines += [
+        *_best_before(job),
         f"weights           {job.newest_weights}",
         "next, play against it or have a look at it:",
         *(f"  {located(command)}" for _, command in uses),
@@ -131,6 +132,16 @@ def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
         RULE,
     ]
     return "\n".join(lines)
+
+
+def _best_before(job: Job) -> list[str]:
+    """The checkpoint that validates better than the last step, by exact truth where there is one."""
+    best = best_of(job.run.checkpoints)
+    metric = "move_error" if "move_error" in best else "composite"
+    if metric not in best or (step := step_of(best[metric][0])) == job.num_steps:
+        return []
+    name = shlex.quote(f"{job.run.path}@best-{metric}")
+    return [f"best checkpoint   step {step:,}, {metric} {best[metric][1]:.4f}; as a network: {name}"]
 
 
 def say_how_to_continue(job: Job, request: Request, console: Console) -> None:
