@@ -220,7 +220,7 @@ class Sprt:
         seen = [count or EMPTY for count in counts]
         total = sum(seen)
         shares = [count / total for count in seen]
-        scores = [place / (len(counts) - 1) for place in range(len(counts))]
+        scores = [index / (len(counts) - 1) for index in range(len(counts))]
         if self.model == "logistic":
             means = (expected_score(elo) for elo in (self.elo0, self.elo1))
             low, high = (_tilted(shares, [score - mean for score in scores]) for mean in means)
@@ -248,19 +248,19 @@ def expected_score(elo: float) -> float:
 
 def _with_distance(scores: Sequence[float], shares: Sequence[float], distance: float) -> list[float]:
     """The most likely distribution whose mean lies `distance` of its standard deviations above 0.5."""
-    found = [1 / len(scores)] * len(scores)
+    distribution = [1 / len(scores)] * len(scores)
     for _ in range(ROUNDS):
-        mean = sum(share * score for share, score in zip(found, scores, strict=True))
+        mean = sum(share * score for share, score in zip(distribution, scores, strict=True))
         sigma = math.sqrt(
-            sum(share * (score - mean) ** 2 for share, score in zip(found, scores, strict=True))
+            sum(share * (score - mean) ** 2 for share, score in zip(distribution, scores, strict=True))
         )
         slopes = [
             score - 0.5 - 0.5 * distance * sigma * (1 + ((score - mean) / sigma) ** 2) for score in scores
         ]
-        before, found = found, _tilted(shares, slopes)
-        if max(abs(now - then) for now, then in zip(found, before, strict=True)) < CLOSE_ENOUGH:
+        before, distribution = distribution, _tilted(shares, slopes)
+        if max(abs(now - then) for now, then in zip(distribution, before, strict=True)) < CLOSE_ENOUGH:
             break
-    return found
+    return distribution
 
 
 def _tilted(shares: Sequence[float], slopes: Sequence[float]) -> list[float]:

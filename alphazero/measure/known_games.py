@@ -171,18 +171,18 @@ def bins_of(tallies: torch.Tensor) -> tuple[Bins, Bins]:
 def _bins(sums: torch.Tensor) -> Bins:
     count, predicted, actual = sums
     mean = [(row / count.clamp(min=1)).tolist() for row in (predicted, actual)]
-    return Bins(tuple(round(one) for one in count.tolist()), tuple(mean[0]), tuple(mean[1]))
+    return Bins(tuple(round(number) for number in count.tolist()), tuple(mean[0]), tuple(mean[1]))
 
 
 def phases_in(tallies: torch.Tensor, spec: GameSpec) -> tuple[PhaseFigures, ...]:
     """The figures of each phase that has positions."""
-    found = []
+    phases = []
     for name, row in zip(
         phase_names(spec), tallies[_NUM_BIN_SUMS:].view(NUM_PHASES, _PHASE_SUMS).tolist(), strict=True
     ):
         if count := round(row[0]):
-            found.append(PhaseFigures(name, count, *(entry / count for entry in row[1:])))
-    return tuple(found)
+            phases.append(PhaseFigures(name, count, *(entry / count for entry in row[1:])))
+    return tuple(phases)
 
 
 @dataclass(frozen=True)

@@ -81,8 +81,8 @@ def published_ladder(directory: Path | None) -> tuple[Ladder, list[str]]:
     lines = []
     if missing_files:
         names = ", ".join(sorted(missing_files))
-        place = f" in {networks}" if networks != REFERENCE or REFERENCE.is_dir() else ""
-        lines.append(f"the ladder lacks {names}: not found{place} (--ladder DIR)")
+        where = f" in {networks}" if networks != REFERENCE or REFERENCE.is_dir() else ""
+        lines.append(f"the ladder lacks {names}: not found{where} (--ladder DIR)")
     if lacks_stockfish:
         lines.append("the ladder lacks Stockfish: no program `stockfish` on PATH")
     scale = f"Elo on the ladder's scale ({page('matches.md')}); the opponents' ratings are taken as exact."
@@ -142,10 +142,10 @@ class EstimatedLadder:
 
     def _ladder(self) -> Ladder:
         met = {(high, high - 1): score for high, score in enumerate(self._scores.values(), start=1)}
-        found = ratings(len(self._players), met)
+        estimates = ratings(len(self._players), met)
         rungs = tuple(
-            Rung(player, round(own.elo - found[0].elo, 1))
-            for player, own in zip(self._players, found, strict=True)
+            Rung(player, round(own.elo - estimates[0].elo, 1))
+            for player, own in zip(self._players, estimates, strict=True)
         )
         digest = hashlib.sha256(json.dumps([rung.rating for rung in rungs]).encode()).hexdigest()[:12]
         games = sum(score.games for score in met.values())

@@ -97,8 +97,8 @@ def _dispersion(met: list[MatchScore], expected_K: npt.NDArray[np.float64], num_
         return 1.0
     squares = 0.0
     for score, expected in zip(met, expected_K, strict=True):
-        for place, count in enumerate(score.pairs):
-            squares += count * (place / 2 - 2 * expected) ** 2 / (2 * expected * (1 - expected))
+        for half_points, count in enumerate(score.pairs):
+            squares += count * (half_points / 2 - 2 * expected) ** 2 / (2 * expected * (1 - expected))
     low, high = DISPERSION
     return float(min(high, max(low, squares / (pairs - num_players + 1))))
 
@@ -157,8 +157,8 @@ def posterior(met: Iterable[tuple[float, float, int]], ratings: Sequence[float])
 def estimate(met: Sequence[tuple[Rung, MatchScore]], ladder: Sequence[Rung]) -> LadderRating:
     """The rating of a player on the ladder by its games with some of the rungs."""
     games = [(rung.rating, score.wins + 0.5 * score.draws, score.games) for rung, score in met]
-    found = posterior(games, [rung.rating for rung in ladder])
-    return LadderRating(found.elo, found.low, found.high, tuple(met))
+    rating = posterior(games, [rung.rating for rung in ladder])
+    return LadderRating(rating.elo, rating.low, rating.high, tuple(met))
 
 
 def rate(
@@ -168,7 +168,7 @@ def rate(
     most_games: int,
     width: float,
     start: float | None = None,
-    report: Callable[[LadderRating], None] = lambda found: None,
+    report: Callable[[LadderRating], None] = lambda rating: None,
 ) -> LadderRating:
     """Play against the rungs nearest to the estimate, until its interval is narrow enough.
 
@@ -186,11 +186,11 @@ def rate(
         scores[nearest] += play(nearest, played // 2, pairs)
         played += 2 * pairs
         met = [(ladder[index], scores[index]) for index in by_rating if scores[index].games]
-        found = estimate(met, ladder)
-        report(found)
-        if found.high - found.low <= width or played + 2 > most_games:
-            return found
-        here = found.elo
+        rating = estimate(met, ladder)
+        report(rating)
+        if rating.high - rating.low <= width or played + 2 > most_games:
+            return rating
+        here = rating.elo
 
 
 RATINGS = "ratings.jsonl"

@@ -243,8 +243,8 @@ class AnalysisServer:
             except GameInputError as error:
                 self._failed += 1
                 self._write(json.dumps({"id": query.id, "turn": turn, "error": str(error)}))
-        found = self._net.evaluate_lines([each.line for each in positions])
-        for position, alone in zip(positions, found, strict=True):
+        evaluations = self._net.evaluate_lines([each.line for each in positions])
+        for position, alone in zip(positions, evaluations, strict=True):
             position.alone = alone
             if position.query.simulations:
                 self._evaluated.append(position)
@@ -271,12 +271,12 @@ class AnalysisServer:
     def _finish(self, position: _Position, growth: Growth | None = None) -> None:
         """Answer with what is known. growth: of its search."""
         assert position.alone is not None
-        query, found = position.query, None
+        query, snapshot = position.query, None
         if growth is not None:
             seconds = time.monotonic() - position.began
-            found = snapshot_of(growth.tree.view(query.lines), position.line, seconds)
+            snapshot = snapshot_of(growth.tree.view(query.lines), position.line, seconds)
         self._answered += 1
-        known = analysis_json(position.alone, found, query.lines)
+        known = analysis_json(position.alone, snapshot, query.lines)
         self._write(json.dumps({"id": query.id, "turn": position.turn, **known}))
 
 

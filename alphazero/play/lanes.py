@@ -175,8 +175,8 @@ def store_rows(batch: pa.RecordBatch, game_name: str, algorithm: str, event: str
 def entries(batch: pa.RecordBatch, name: str) -> npt.NDArray[Any]:
     """What a column of arrays holds, over all games."""
     lists: Any = batch.column(name)
-    found: npt.NDArray[Any] = lists.flatten().to_numpy(zero_copy_only=False)
-    return found
+    values: npt.NDArray[Any] = lists.flatten().to_numpy(zero_copy_only=False)
+    return values
 
 
 def num_trained_positions(batch: pa.RecordBatch) -> int:

@@ -122,10 +122,10 @@ class Net:
         """The same for lines of play of the core. Raises GameInputError for one without a legal move."""
         for line in lines:
             require_move(line)
-        found: list[Evaluation] = []
+        evaluations: list[Evaluation] = []
         for begin in range(0, len(lines), EVALUATED_AT_ONCE):
-            found += self._evaluate(lines[begin : begin + EVALUATED_AT_ONCE], fill)
-        return found
+            evaluations += self._evaluate(lines[begin : begin + EVALUATED_AT_ONCE], fill)
+        return evaluations
 
     @torch.inference_mode()
     def _evaluate(self, lines: Sequence[Line], fill: str) -> list[Evaluation]:
@@ -135,15 +135,15 @@ class Net:
         policy_BA = output.policy_BA.float().cpu()
         wdl_B3 = torch.softmax(output.wdl_B3.float(), dim=1).cpu().tolist()
         left_B = [None] * len(lines) if output.moves_left_B1 is None else output.moves_left_B1[:, 0].tolist()
-        found = []
+        evaluations = []
         for line, policy_A, wdl, left in zip(lines, policy_BA, wdl_B3, left_B, strict=True):
             legal_K = torch.as_tensor(line.legal_indices()).long()
             shares = torch.softmax(policy_A[legal_K].double(), dim=0).tolist()
             shared = sorted(zip(legal_K.tolist(), shares, strict=True), key=lambda pair: -pair[1])
             policy = {line.move_to_text(line.index_to_move(index)): share for index, share in shared}
             win, draw, loss = wdl
-            found.append(Evaluation(str(line), (win, draw, loss), policy, dict(shared), left))
-        return found
+            evaluations.append(Evaluation(str(line), (win, draw, loss), policy, dict(shared), left))
+        return evaluations
 
     def search(
         self,
@@ -215,8 +215,8 @@ def search_line(tree: TreeSearch, line: Line, limits: SearchLimits, lines: int) 
     """
     require_move(line)
     tree.set_line(line)
-    found = tree.search(limits, num_lines=lines)
-    return found if found.best else tree.search(SearchLimits(nodes=1), num_lines=lines)
+    snapshot = tree.search(limits, num_lines=lines)
+    return snapshot if snapshot.best else tree.search(SearchLimits(nodes=1), num_lines=lines)
 
 
 def new_net(

@@ -28,7 +28,7 @@ def chances_text(wdl: tuple[float, float, float]) -> str:
     return "  ".join(f"{name} {share:.1%}" for name, share in zip(("win", "draw", "loss"), wdl, strict=True))
 
 
-def lines_text(found: Snapshot, count: int) -> list[str]:
+def lines_text(snapshot: Snapshot, count: int) -> list[str]:
     """A row for each of the best `count` moves: visits, chances of the side to move, line of play.
 
     A move that was not looked at has dashes for its chances.
@@ -36,7 +36,7 @@ def lines_text(found: Snapshot, count: int) -> list[str]:
     rows: list[tuple[str, ...]] = [
         ("move", "visits", "share", "win", "draw", "loss", "value", "line of play")
     ]
-    for report in found.moves[:count]:
+    for report in snapshot.moves[:count]:
         chances = [*(f"{chance:.1%}" for chance in report.wdl), value_text(report.q, report.mate)]
         rows.append(
             (
@@ -50,15 +50,15 @@ def lines_text(found: Snapshot, count: int) -> list[str]:
     return [f"  {row}" for row in table(rows, "lrrrrrr")]
 
 
-def effort_text(found: Snapshot) -> str:
+def effort_text(snapshot: Snapshot) -> str:
     """'800 visits in 1.2 s, 610 evaluations, depth 5 to 12'."""
     return (
-        f"{counted(found.nodes, 'visit')} in {found.seconds:.1f} s, "
-        f"{counted(found.evaluations, 'evaluation')}, depth {found.depth} to {found.seldepth}"
+        f"{counted(snapshot.nodes, 'visit')} in {snapshot.seconds:.1f} s, "
+        f"{counted(snapshot.evaluations, 'evaluation')}, depth {snapshot.depth} to {snapshot.seldepth}"
     )
 
 
-def analysis_json(alone: Evaluation, found: Snapshot | None, count: int) -> dict[str, Any]:
+def analysis_json(alone: Evaluation, snapshot: Snapshot | None, count: int) -> dict[str, Any]:
     """An analysis: policy, wdl, value, position; moves_left and search where there are any.
 
     Values and chances are those of the side to move.
@@ -66,15 +66,15 @@ def analysis_json(alone: Evaluation, found: Snapshot | None, count: int) -> dict
     body: dict[str, Any] = {name: getattr(alone, name) for name in ("position", "policy", "wdl", "value")}
     if alone.moves_left is not None:
         body["moves_left"] = alone.moves_left
-    if found is not None:
+    if snapshot is not None:
         body["search"] = {
-            "nodes": found.nodes,
-            "evaluations": found.evaluations,
-            "seconds": round(found.seconds, 3),
-            "value": found.q,
-            "wdl": list(found.wdl),
-            "mate": found.mate,
-            "lines": [_line_json(report) for report in found.moves[:count]],
+            "nodes": snapshot.nodes,
+            "evaluations": snapshot.evaluations,
+            "seconds": round(snapshot.seconds, 3),
+            "value": snapshot.q,
+            "wdl": list(snapshot.wdl),
+            "mate": snapshot.mate,
+            "lines": [_line_json(report) for report in snapshot.moves[:count]],
         }
     return body
 

@@ -33,10 +33,10 @@ COMMANDS = {
 _WORDS = [text.split()[0] for text in COMMANDS]
 
 
-def require_chess(game: str, place: str) -> None:
+def require_chess(game: str, where: str) -> None:
     """Raise GameInputError for a game other than chess."""
     if game != CHESS:
-        raise GameInputError(f"{place}: PGN is for chess; this is {game}")
+        raise GameInputError(f"{where}: PGN is for chess; this is {game}")
 
 
 def pgn_of(played: Board, players: Sequence[str], resigned: str = "") -> str:
@@ -115,11 +115,11 @@ class PlaySession:
         from alphazero.play.net import search_line
 
         line = self._board.line
-        found = search_line(self._tree, line, self.limits, 1)
-        assert found.best is not None
-        best = found.best
+        snapshot = search_line(self._tree, line, self.limits, 1)
+        assert snapshot.best is not None
+        best = snapshot.best
         plan = " ".join(move_texts(line, best.pv[:LONGEST_PV]))
-        value, effort = value_text(best.q, best.mate), counted(found.nodes, "visit")
+        value, effort = value_text(best.q, best.mate), counted(snapshot.nodes, "visit")
         text = f"{move_text(line, best.move)}  ({value} for it, {effort}"
         self._push(best.move)
         self._show()

@@ -69,11 +69,11 @@ class Alarms:
         self._reported_at: dict[tuple[str, str], float] = {}
         self._lock = threading.Lock()
 
-    def take(self, work: str, found: Sequence[Alarm]) -> None:
+    def take(self, work: str, alarms: Sequence[Alarm]) -> None:
         """Take what was found in one more interval of `work`. What is not found again has ended."""
         before = self._in_a_row.get(work, {})
         counts: dict[tuple[str, str], int] = {}
-        for alarm in found:
+        for alarm in alarms:
             key = (alarm.cause, alarm.subject)
             counts[key] = before.get(key, 0) + 1
             if counts[key] >= IN_A_ROW:
@@ -104,7 +104,7 @@ class RateHistory:
 
     def judge(self, rate: float) -> list[Alarm]:
         """Compare with the median of the rates before, and add the rate to them."""
-        found = []
+        alarms = []
         if len(self.before) >= LEAST_HISTORY:
             median = statistics.median(self.before)
             if rate < LEAST_RATE * median:
@@ -116,9 +116,9 @@ class RateHistory:
                     "see what else runs on the hosts (top, nvidia-smi), whether a device is hot or throttled "
                     "(alphazero health), and the shares of time in the log lines"
                 )
-                found.append(Alarm("throughput", text, advice, reason=self.work))
+                alarms.append(Alarm("throughput", text, advice, reason=self.work))
         self.before.append(rate)
-        return found
+        return alarms
 
 
 IDLE_GPUS_ADVICE = {

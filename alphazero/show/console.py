@@ -120,11 +120,11 @@ class Console:
     def end(self, work: Work) -> None:
         """End the work, and all that was begun after it."""
         with self._lock:
-            places = [place for place, one in enumerate(self._works) if one is work]
-            if places:
+            indices = [index for index, running in enumerate(self._works) if running is work]
+            if indices:
                 # The bar of the steps stays on the screen at the end.
                 self._close_bar(leave=work is self._steps)
-                del self._works[places[0] :]
+                del self._works[indices[0] :]
                 self._open_bar()
 
     def start_bar(self, done: int, total: int) -> None:

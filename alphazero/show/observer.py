@@ -138,7 +138,7 @@ def _gpu_record(readings: Sequence[GpuReading]) -> dict[str, Any]:
     """Index, UUID and the figures that are known of one GPU."""
     figures = {}
     for name, (source, combine, unit) in GPU_FIGURES.items():
-        values = [float(value) for one in readings if (value := getattr(one, source)) is not None]
+        values = [float(value) for reading in readings if (value := getattr(reading, source)) is not None]
         if values:
             figures[name] = combine(values) / unit
     return {"index": readings[-1].index, "uuid": readings[-1].uuid, "figures": figures}
@@ -167,7 +167,7 @@ class _Interval:
 
     def then(self, later: _Interval) -> _Interval:
         """Both as one."""
-        return _Interval(*(getattr(self, one.name) + getattr(later, one.name) for one in fields(self)))
+        return _Interval(*(getattr(self, field.name) + getattr(later, field.name) for field in fields(self)))
 
 
 class Observer:
@@ -232,10 +232,10 @@ class Observer:
         if not self._is_main:
             return "", {}
         of_gpus, busy = self._gpu_figures([ranks[first]["gpus"] for first in self._first_ranks])
-        seconds_RP = np.array([one["parts"] for one in ranks])
+        seconds_RP = np.array([rank["parts"] for rank in ranks])
         if busy is not None and self._gradients_look_busy and (shares := job_shares(seconds_RP)):
             busy = max(0.0, busy - shares.gradients)
-        watched_s, passes_R = 0.0 if busy is None else seconds, np.array([one["passes"] for one in ranks])
+        watched_s, passes_R = 0.0 if busy is None else seconds, np.array([rank["passes"] for rank in ranks])
         interval = _Interval(seconds, amount, watched_s, watched_s * (busy or 0.0), seconds_RP, passes_R)
         self._judge(work, interval, [ranks[first]["host"] for first in self._first_ranks])
         figures, words = {"gpu": of_gpus}, [] if busy is None else [f"GPUs busy {busy:.0%}"]
@@ -271,18 +271,18 @@ class Observer:
         if interval.seconds < SHORTEST_INTERVAL_S:
             self._unjudged[work] = interval
             return
-        found = self._rates[work].judge(interval.amount / interval.seconds)
+        alarms = self._rates[work].judge(interval.amount / interval.seconds)
         shares = interval.shares
         if interval.busy is not None and work == SELF_PLAY:
-            found += judge_gpus(interval.busy, {work: 1.0})
+            alarms += judge_gpus(interval.busy, {work: 1.0})
         elif interval.busy is not None and shares:
             where = f" on rank {shares.slowest_rank}" if len(self._host_of_rank) > 1 else ""
             waits = {text: shares.slowest[name] for name, text in WAITS.items()}
-            found += judge_gpus(interval.busy, waits, where)
+            alarms += judge_gpus(interval.busy, waits, where)
         work_s_R = interval.seconds_RP[:, OWN_WORK].sum(1).tolist()
-        found += judge_ranks(work_s_R, interval.passes_R.tolist(), self._host_of_rank)
+        alarms += judge_ranks(work_s_R, interval.passes_R.tolist(), self._host_of_rank)
         for name, host in zip(self._hosts, hosts, strict=True):
-            found += judge_memory(name, host["memory_available"], host["memory_total"])
+            alarms += judge_memory(name, host["memory_available"], host["memory_total"])
             if host["disk_free"] is not None:
-                found += judge_disk(name, host["disk_free"])
-        self._alarms.take(work, found)
+                alarms += judge_disk(name, host["disk_free"])
+        self._alarms.take(work, alarms)

@@ -132,8 +132,8 @@ class SolverOutcomes:
             for position, column in questions
             if (position.moves, column) not in self._known
         ]
-        with closing(solve_in_threads(solved_outcome, unknown, self._table_mib, self._num_threads)) as found:
-            for (position, column), outcome in zip(unknown, found, strict=True):
+        with closing(solve_in_threads(solved_outcome, unknown, self._table_mib, self._num_threads)) as solved:
+            for (position, column), outcome in zip(unknown, solved, strict=True):
                 self._known[position.moves, column] = outcome
         return [self._known[position.moves, column] for position, column in questions]
 

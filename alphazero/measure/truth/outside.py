@@ -97,17 +97,17 @@ def positions_to_err_in(
     Raises ConfigError for a game that is too large for the solver, RulesError where rules or solver fail.
     """
     rules = rules_of(game)
-    found: list[KnownPosition] = []
+    positions: list[KnownPosition] = []
     with rules.explain.faults():
-        solve = solver_of(solver, rules, lambda searched: tick(len(found), searched))
+        solve = solver_of(solver, rules, lambda searched: tick(len(positions), searched))
         for moves, state in random_positions(rules, seed):
             known = KnownPosition(moves, values_of_moves(rules, solve, state))
             if len(set(known.values)) > 1 or not only_errors:
-                found.append(known)
-            tick(len(found), 0)
-            if len(found) == count:
+                positions.append(known)
+            tick(len(positions), 0)
+            if len(positions) == count:
                 break
-    return found
+    return positions
 
 
 def random_positions(rules: Rules, seed: int) -> Iterator[tuple[tuple[int, ...], State]]:

@@ -51,15 +51,15 @@ class ExactPosition:
 
     def after(self, number: int) -> ExactPosition | None:
         """The position after one of the moves that do not end the game, the next one for each number."""
-        found = []
+        positions = []
         for move, score in self.move_scores.items():
             line = self.line.copy()
             line.push(move)
             if not line.outcome().over:
                 is_same = line.first_player_to_move == self.line.first_player_to_move
                 outcome = sign(score) if is_same else -sign(score)
-                found.append(ExactPosition(line, outcome, dict.fromkeys(line.legal(), outcome)))
-        return found[number % len(found)] if found else None
+                positions.append(ExactPosition(line, outcome, dict.fromkeys(line.legal(), outcome)))
+        return positions[number % len(positions)] if positions else None
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ def successors(positions: Sequence[ExactPosition]) -> list[ExactPosition]:
     Most positions in which a move can err are won: a network that called every position won would seem well
     calibrated on them. What comes after them is won, drawn and lost.
     """
-    found = (position.after(number) for number, position in enumerate(positions))
-    return [position for position in found if position is not None]
+    reached = (position.after(number) for number, position in enumerate(positions))
+    return [position for position in reached if position is not None]
 
 
 class SolvedPlayer:

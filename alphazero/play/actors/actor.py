@@ -68,9 +68,9 @@ def run_actor(place: str, own: OfThisMachine, go_on: Callable[[], bool], say: Sa
     Raises ConfigError where the learner has another version, other rules or settings that this machine
     cannot follow, and PlaceError where the place refuses from the start.
     """
-    while go_on() and (found := _wait_for_settings(place, go_on, say)) is not None:
-        check(found[1], own)
-        if _Actor(*found, own, go_on, say).play():
+    while go_on() and (meeting := _wait_for_settings(place, go_on, say)) is not None:
+        check(meeting[1], own)
+        if _Actor(*meeting, own, go_on, say).play():
             say("the run has ended: its learner needs no more games")
             return
 
@@ -83,8 +83,8 @@ def _wait_for_settings(
     while go_on():
         try:
             met = open_place(place)  # anew: a run gets its place when its learner starts
-            if (found := _aside(partial(read_settings, met), go_on)) is not None:
-                return met, *found
+            if (settings := _aside(partial(read_settings, met), go_on)) is not None:
+                return met, *settings
             if not go_on():
                 return None
             answered = True
@@ -227,7 +227,7 @@ class _Actor:
         if self._cache is not None:
             self._cache.clear()
         if self._evaluator is not None and weights.config == self._network:
-            self._evaluator.load({name: one.to(device) for name, one in weights.state_dict.items()})
+            self._evaluator.load({name: tensor.to(device) for name, tensor in weights.state_dict.items()})
             return
         training = settings.precision if settings.precision in fast_precisions(device) else "fp32"
         asked = settings.self_play.evaluation_precision

@@ -89,8 +89,8 @@ def _refuse(name: ShardName, wrong: Bools, what: str) -> None:
 
 
 def _column(batch: pa.RecordBatch, name: str) -> npt.NDArray[Any]:
-    found: npt.NDArray[Any] = batch.column(name).to_numpy(zero_copy_only=False)
-    return found
+    values: npt.NDArray[Any] = batch.column(name).to_numpy(zero_copy_only=False)
+    return values
 
 
 def _check_order(name: ShardName, batch: pa.RecordBatch) -> None:

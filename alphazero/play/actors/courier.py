@@ -175,7 +175,7 @@ class Courier:
 
     def _left_behind(self) -> list[ShardName]:
         """Take over shards of actors here that ended before the place had them."""
-        found: list[ShardName] = []
+        names: list[ShardName] = []
         for directory in self._directory.parent.iterdir():
             if not is_actor(directory.name) or directory == self._directory:
                 continue
@@ -189,10 +189,10 @@ class Courier:
                     own = self._directory / str(name)
                     own.parent.mkdir(parents=True, exist_ok=True)
                     path.replace(own)
-                    found.append(name)
+                    names.append(name)
             shutil.rmtree(directory, ignore_errors=True)
             lock.release()
-        return found
+        return names
 
     def _run(self) -> None:
         tries = Tries(self._say)

@@ -136,10 +136,10 @@ class MeetingPlace:
         with self.faults(folder):
             self._require_root()
             selector = fs.FileSelector(self._path(folder), allow_not_found=True, recursive=True)
-            found = [one for one in self._files.get_file_info(selector) if one.type == fs.FileType.File]
+            files = [info for info in self._files.get_file_info(selector) if info.type == fs.FileType.File]
         start = len(self._root) + 1
-        names = sorted((one.path[start:], one.size) for one in found)
-        return [PlaceEntry(*one) for one in names if not PurePosixPath(one[0]).name.startswith(".")]
+        objects = sorted((info.path[start:], info.size) for info in files)
+        return [PlaceEntry(*entry) for entry in objects if not PurePosixPath(entry[0]).name.startswith(".")]
 
     def delete(self, name: str) -> None:
         """Remove an object, if it is there."""

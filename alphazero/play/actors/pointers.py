@@ -203,9 +203,9 @@ def fetch_weights(place: MeetingPlace, newest: NewestWeights, path: Path) -> boo
     content = place.get(newest.name, MOST_WEIGHTS_BYTES)
     if content is None:
         return False
-    if (found := hashlib.sha256(content).hexdigest()) != newest.sha256:
+    if (digest := hashlib.sha256(content).hexdigest()) != newest.sha256:
         expected = shortened(newest.sha256[:16])
-        raise DataError(f"{place.name}: {newest.name}: sha256 {found[:16]}...; expected {expected}...")
+        raise DataError(f"{place.name}: {newest.name}: sha256 {digest[:16]}...; expected {expected}...")
     with replacing(path) as file:
         file.write(content)
     return True

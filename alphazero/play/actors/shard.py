@@ -55,8 +55,8 @@ class ShardName:
     @classmethod
     def of(cls, name: str) -> ShardName | None:
         """The shard that an object of a place is; None for any other."""
-        found = _NAME.fullmatch(name)
-        return cls(found[1], int(found[2]), found[3]) if found else None
+        match = _NAME.fullmatch(name)
+        return cls(match[1], int(match[2]), match[3]) if match else None
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _batch_of(content: bytes, what: str) -> pa.RecordBatch:
     """The one batch of an Arrow file, which may not be compressed: a small file would fill the memory."""
     try:
         messages = list(pa.ipc.MessageReader.open_stream(pa.py_buffer(content[len(_FILE_BEGINS) :])))
-        if not content.startswith(_FILE_BEGINS) or [one.type for one in messages] != _ONE_BATCH:
+        if not content.startswith(_FILE_BEGINS) or [message.type for message in messages] != _ONE_BATCH:
             raise DataError(f"{what}: expected an Arrow file of one record batch")
         schema = pa.ipc.read_schema(messages[0])
         if not schema.equals(GAME_SCHEMA):

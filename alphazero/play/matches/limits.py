@@ -37,11 +37,11 @@ class TimeControl:
         """
         if text == UNLIMITED:
             return None
-        found = _CONTROL.fullmatch(text)
-        if found is None:
+        match = _CONTROL.fullmatch(text)
+        if match is None:
             raise argparse.ArgumentTypeError(f"{quoted(text)}: expected {EXPECTED}")
-        seconds = 60.0 * int(found["minutes"] or 0) + float(found["seconds"])
-        control = cls(seconds, float(found["increment"] or 0), int(found["moves"] or 0))
+        seconds = 60.0 * int(match["minutes"] or 0) + float(match["seconds"])
+        control = cls(seconds, float(match["increment"] or 0), int(match["moves"] or 0))
         if not 0 < control.time_s + control.increment_s <= MOST_CLOCK_S:
             expected = f"expected more than 0 and at most {MOST_CLOCK_S:,.0f} s"
             raise argparse.ArgumentTypeError(f"{quoted(text)}: {expected}")

@@ -89,10 +89,10 @@ def read_book(path: Path, plies: int | None = None, *, chess960: bool = False) -
     text = "\n".join(text_lines(path, "openings (EPD or PGN)"))
     is_pgn = path.name.lower().endswith(SUFFIXES)
     boards = _boards_of_pgn(path, text, plies) if is_pgn else _boards_of_epd(path, text)
-    found = [_checked(board, place, chess960) for place, board in boards]
-    if not found:
+    openings = [_checked(board, where, chess960) for where, board in boards]
+    if not openings:
         raise DataError(f"{path}: no openings; expected {WHAT}")
-    return found
+    return openings
 
 
 def _boards_of_epd(path: Path, text: str) -> Iterator[tuple[str, chess.Board]]:
@@ -103,46 +103,46 @@ def _boards_of_epd(path: Path, text: str) -> Iterator[tuple[str, chess.Board]]:
         line = line.strip()
         if not line or line.startswith("#"):
             continue
-        board, place = chess.Board(), f"{path}:{number}: {quoted(line)}"
+        board, where = chess.Board(), f"{path}:{number}: {quoted(line)}"
         try:
             if len(line.split()) == NUM_FEN_FIELDS and ";" not in line:
                 board.set_fen(line)
             else:
                 board.set_epd(line)
         except ValueError as error:
-            raise DataError(f"{place}: expected a position as EPD or FEN ({reason(error)})") from error
-        yield place, board
+            raise DataError(f"{where}: expected a position as EPD or FEN ({reason(error)})") from error
+        yield where, board
 
 
 def _boards_of_pgn(path: Path, text: str, plies: int | None) -> Iterator[tuple[str, chess.Board]]:
     """Each game after its plies, and how messages name it."""
     from alphazero.play.pgn.reading import games_of_text
 
-    for found in games_of_text(text):
-        place = f"{path}:{found.line}"
-        if found.fault:
-            raise DataError(f"{place}: {found.fault}")
-        board = found.game.board()
-        for move in list(found.game.mainline_moves())[:plies]:
+    for pgn in games_of_text(text):
+        where = f"{path}:{pgn.line}"
+        if pgn.fault:
+            raise DataError(f"{where}: {pgn.fault}")
+        board = pgn.game.board()
+        for move in list(pgn.game.mainline_moves())[:plies]:
             board.push(move)
-        yield place, board
+        yield where, board
 
 
-def _checked(board: chess.Board, place: str, chess960: bool) -> Opening:
+def _checked(board: chess.Board, where: str, chess960: bool) -> Opening:
     """The board as an opening. Raises DataError where the game is over or the position illegal."""
     start = board.root()
     start.chess960 = chess960
     if not start.is_valid():
         start.chess960 = True
         hint = " (Chess960: --variant fischerandom)" if start.is_valid() else ""
-        raise DataError(f"{place}: expected a legal position{'' if chess960 else ' of standard chess'}{hint}")
+        raise DataError(f"{where}: expected a legal position{'' if chess960 else ' of standard chess'}{hint}")
     if board.is_game_over() or board.is_repetition(3) or board.halfmove_clock >= 100:
-        raise DataError(f"{place}: the game is over; expected a game in progress")
+        raise DataError(f"{where}: the game is over; expected a game in progress")
     fen = start.fen()
     moves = tuple(move.uci() for move in board.move_stack)
     opening = Opening(None if fen == type(board).starting_fen else fen, moves, chess960)
     try:
         opening.line("chess")
     except GameInputError as error:
-        raise DataError(f"{place}: {error}") from error
+        raise DataError(f"{where}: {error}") from error
     return opening

@@ -101,7 +101,7 @@ def search_player(
         results = search_lines(
             lines, evaluator, settings, cache=cache, num_threads=num_threads, after_batch=after_batch
         )
-        return [found.move for found in results]
+        return [result.move for result in results]
 
     return choose
 
@@ -122,13 +122,13 @@ def engine_decisions(trees: GameTrees, nodes: int) -> Decide:
     """The engine's rules, as `go nodes` of the UCI engine."""
 
     def decide(lines: Mapping[int, Line]) -> list[Decision]:
-        found = []
+        decisions = []
         for line, view in zip(lines.values(), trees.search(lines, SearchLimits(nodes=nodes)), strict=True):
             best = view.moves[0]
             mate = mate_moves(best.proven, best.plies) if best.proven in (-1, 1) else None
             score = Score(centipawns(best.q)) if mate is None else Score(mate=mate)
-            found.append(Decision(line.move_to_text(best.move), score, nodes=view.nodes))
-        return found
+            decisions.append(Decision(line.move_to_text(best.move), score, nodes=view.nodes))
+        return decisions
 
     return decide
 

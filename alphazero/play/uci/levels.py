@@ -77,16 +77,16 @@ def read_levels(weights: Path) -> Levels | None:
     if not weights.is_file() or not file.is_file():
         return None
     try:
-        found = from_json(Levels, read_text(file))
-        nodes = [level.nodes for level in found.levels]
-        sound = [level.games > 0 and abs(level.elo) <= MOST_ELO for level in found.levels]
-        if found.version != VERSION or len(nodes) < 2 or nodes != sorted({*nodes}) or not all(sound):
+        measured = from_json(Levels, read_text(file))
+        nodes = [level.nodes for level in measured.levels]
+        sound = [level.games > 0 and abs(level.elo) <= MOST_ELO for level in measured.levels]
+        if measured.version != VERSION or len(nodes) < 2 or nodes != sorted({*nodes}) or not all(sound):
             raise ValueError("unsound levels")
         if not 1 <= nodes[0] <= nodes[-1] <= MOST_NODES:
             raise ValueError(f"from {nodes[0]} to {nodes[-1]} nodes")
     except (OSError, ValueError) as error:
         raise DataError(f"{file}: {reason(error)}; expected what rate --levels writes") from error
-    if found.sha256 != sha256_of(weights):
+    if measured.sha256 != sha256_of(weights):
         raise DataError(f"{file}: measured of another network; expected levels of {weights.name}")
-    low, high = found.elos
-    return found if low < high else None
+    low, high = measured.elos
+    return measured if low < high else None

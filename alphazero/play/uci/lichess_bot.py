@@ -74,7 +74,7 @@ def write_files(
     # Names hold from here, wherever lichess-bot is started.
     here = shlex.quote(str(Path.cwd()))
     _write(script, f"#!/bin/sh\ncd {here} || exit 1\nexec {shlex.join(command)}\n", EXECUTABLE)
-    _write(config, ENGINE.sub(lambda found: section, before, count=1), source.stat().st_mode & 0o777)
+    _write(config, ENGINE.sub(lambda match: section, before, count=1), source.stat().st_mode & 0o777)
     return script, config
 
 

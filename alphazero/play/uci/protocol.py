@@ -92,7 +92,7 @@ class Parsed:
 def parse(line: str) -> Parsed:
     """Parse any line; an empty one gives neither a command nor a remark."""
     words = line.split()
-    skipped = next((place for place, word in enumerate(words) if word in COMMANDS), len(words))
+    skipped = next((index for index, word in enumerate(words) if word in COMMANDS), len(words))
     if skipped == len(words):
         return Parsed(None, (f"unknown command: {quoted(line.strip())}",) if words else ())
     remarks = [f"ignored unknown command: {quoted(' '.join(words[:skipped]))}"] if skipped else []
@@ -108,10 +108,10 @@ def parse(line: str) -> Parsed:
 
 def _set_option(text: str, remarks: list[str]) -> Parsed:
     """A value is taken as it stands: names of files may hold several spaces in a row."""
-    found = SET_OPTION.fullmatch(text.strip())
-    if found is None:
+    match = SET_OPTION.fullmatch(text.strip())
+    if match is None:
         return Parsed(None, (*remarks, "setoption: expected setoption name NAME [value VALUE]"))
-    return Parsed(SetOption(" ".join(found[1].split()), found[2] or ""), tuple(remarks))
+    return Parsed(SetOption(" ".join(match[1].split()), match[2] or ""), tuple(remarks))
 
 
 def _position(rest: list[str], remarks: list[str]) -> Parsed:
@@ -130,18 +130,18 @@ def _position(rest: list[str], remarks: list[str]) -> Parsed:
 
 def _go(rest: list[str], remarks: list[str]) -> Parsed:
     """A search has no end where that is asked for, by `go`, `infinite` or `ponder`, not by a bad number."""
-    found: dict[str, int | bool | tuple[str, ...]] = {}
+    arguments: dict[str, int | bool | tuple[str, ...]] = {}
     at, num_before = 0, len(remarks)
     while at < len(rest):
         word = rest[at]
         at += 1
         if word in ("infinite", "ponder"):
-            found[word] = True
+            arguments[word] = True
         elif word == "searchmoves":
             begin = at
             while at < len(rest) and rest[at] not in GO_WORDS:
                 at += 1
-            found[word] = tuple(rest[begin:at])
+            arguments[word] = tuple(rest[begin:at])
         elif word in NUMBERS:
             text = rest[at] if at < len(rest) and rest[at] not in GO_WORDS else ""
             at += bool(text)
@@ -151,14 +151,14 @@ def _go(rest: list[str], remarks: list[str]) -> Parsed:
                 at_least = f" from {least}" if least > -MOST else ""
                 remarks.append(f"go {word}: {quoted(text)}: expected a whole number{at_least}; ignored")
             else:
-                found[word] = number
+                arguments[word] = number
         else:
             remarks.append(f"go: ignored {quoted(word)}")
-    is_mistaken = len(remarks) > num_before or not found.keys().isdisjoint(OF_CLOCKS)
-    if is_mistaken and found.keys().isdisjoint(LIMITS):
+    is_mistaken = len(remarks) > num_before or not arguments.keys().isdisjoint(OF_CLOCKS)
+    if is_mistaken and arguments.keys().isdisjoint(LIMITS):
         remarks.append("go: no limit is left: the position is evaluated once")
-        found["nodes"] = 1
-    return Parsed(Go(**found), tuple(remarks))  # type: ignore[arg-type]  # names and types go together above
+        arguments["nodes"] = 1
+    return Parsed(Go(**arguments), tuple(remarks))  # type: ignore[arg-type]  # names and types agree above
 
 
 def _number(text: str, low: int) -> int | None:

@@ -122,16 +122,16 @@ def temperature_at(number: int, start: float, decay_moves: int = 0, cutoff_move:
 
 
 def chosen_move(
-    found: Snapshot, temperature: float, value_cutoff: float, draw: Callable[[], float] = random.random
+    snapshot: Snapshot, temperature: float, value_cutoff: float, draw: Callable[[], float] = random.random
 ) -> MoveReport | None:
     """The move to play: by visits ** (1 / temperature), by priors where there are no visits.
 
     value_cutoff: percentage points of the chance to win that a move may lack to the most visited one. A
     proven win is always played, and a move that is proven lost only if all are. draw: gives [0, 1).
     """
-    if found.best is None or temperature <= 0 or found.best.proven in (1, -1):
-        return found.best
-    moves = [move for move in found.moves if move.proven != -1]
+    if snapshot.best is None or temperature <= 0 or snapshot.best.proven in (1, -1):
+        return snapshot.best
+    moves = [move for move in snapshot.moves if move.proven != -1]
     most = max(moves, key=lambda move: move.visits)
     # lc0: "win probability" is (Q + 1) / 2, so that 100 points are a difference of 2 in Q.
     moves = [move for move in moves if move.q >= most.q - value_cutoff / 50]
@@ -143,7 +143,7 @@ def chosen_move(
         left -= weight
         if left < 0:
             return move
-    return found.best
+    return snapshot.best
 
 
 class EngineSearch:

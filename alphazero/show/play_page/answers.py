@@ -81,12 +81,12 @@ class GameAnswers:
                 if is_gone():
                     raise SearchesFullError("the page has closed its request")
             try:
-                found = _search(self._trees[number], board, limits, is_gone)
+                snapshot = _search(self._trees[number], board, limits, is_gone)
             finally:
                 self._locks[number].release()
         finally:
             self._places.release()
-        return _found(board, found)
+        return _snapshot_json(board, snapshot)
 
 
 def _limits(asked: Mapping[str, Any]) -> SearchLimits:
@@ -108,26 +108,26 @@ def _search(tree: TreeSearch, board: Board, limits: SearchLimits, is_gone: Calla
     while not tree.wait(TICK_S):
         if is_gone():
             tree.stop()
-    found = tree.snapshot(ARROWS)
-    return found if found.best else tree.search(SearchLimits(nodes=1), num_lines=ARROWS)
+    snapshot = tree.snapshot(ARROWS)
+    return snapshot if snapshot.best else tree.search(SearchLimits(nodes=1), num_lines=ARROWS)
 
 
-def _found(board: Board, found: Snapshot) -> dict[str, Any]:
+def _snapshot_json(board: Board, snapshot: Snapshot) -> dict[str, Any]:
     """Arrows have shares of the visits; wdl and mate are the first player's."""
-    assert found.best is not None
+    assert snapshot.best is not None
     line = board.line
     names = names_of(line)
     reader = MoveReader(line, _drawn_cells(line))
     is_first = line.first_player_to_move
-    first = found.moves[:ARROWS]
+    first = snapshot.moves[:ARROWS]
     return {
-        "move": names[found.best.move],
+        "move": names[snapshot.best.move],
         "policy": reader.arrows((names[move.move], move.share) for move in first),
         "lines": [" ".join(move_texts(line, move.pv[:LONGEST_PV])) for move in first],
-        "wdl": [rounded(share) for share in (found.wdl if is_first else found.wdl[::-1])],
-        "mate": found.mate if is_first or found.mate is None else -found.mate,
-        "nodes": found.nodes,
-        "seconds": rounded(found.seconds),
+        "wdl": [rounded(share) for share in (snapshot.wdl if is_first else snapshot.wdl[::-1])],
+        "mate": snapshot.mate if is_first or snapshot.mate is None else -snapshot.mate,
+        "nodes": snapshot.nodes,
+        "seconds": rounded(snapshot.seconds),
     }
 
 

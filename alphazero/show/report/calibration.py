@@ -42,7 +42,7 @@ def _reliability(runs: Sequence[ReadRun]) -> Panel:
     return Panel("reliability", GROUP, title, "share", marks, NO_RECORD, "reliability", note, share=True)
 
 
-def _diagram(label: str, run: int, place: int, bins: Bins) -> list[Mark]:
+def _diagram(label: str, run: int, slot: int, bins: Bins) -> list[Mark]:
     filled = [index for index, count in enumerate(bins.count) if count]
     if not filled:
         return []
@@ -50,7 +50,7 @@ def _diagram(label: str, run: int, place: int, bins: Bins) -> list[Mark]:
         {
             "label": f"{label}: off by {bins.error:.1%}",
             "run": run,
-            "place": place,
+            "place": slot,
             "predicted": numbers([bins.predicted[index] for index in filled]),
             "actual": numbers([bins.actual[index] for index in filled]),
             "count": [int(bins.count[index]) for index in filled],
@@ -62,9 +62,9 @@ def _calibration_error(runs: Sequence[ReadRun]) -> Panel:
     marks: list[Mark] = []
     for number, run in enumerate(runs):
         step = np.array([float(record.step) for record in run.records])
-        for place, label in enumerate(("score", "draw") if len(runs) == 1 else ("score",)):
+        for slot, label in enumerate(("score", "draw") if len(runs) == 1 else ("score",)):
             value = np.array([getattr(record, label).error for record in run.records])
-            marks += curve(label, number, place, run.figures, (step, value), "lowest", is_share=True)
+            marks += curve(label, number, slot, run.figures, (step, value), "lowest", is_share=True)
     note = "The mean distance from the diagonal, by positions."
     title = "Calibration error over the run"
     return Panel("calibration_error", GROUP, title, "share", marks, NO_RECORD, note=note, share=True)
@@ -96,7 +96,7 @@ def _phases_over_run(runs: Sequence[ReadRun]) -> Panel:
     marks: list[Mark] = []
     for number, run in enumerate(runs):
         names = dict.fromkeys(phase.name for record in run.records for phase in record.phases)
-        for place, name in enumerate(names):
+        for slot, name in enumerate(names):
             points = [
                 (float(record.step), phase.value_mse)
                 for record in run.records
@@ -104,7 +104,7 @@ def _phases_over_run(runs: Sequence[ReadRun]) -> Panel:
                 if phase.name == name
             ]
             step, value = np.array(points).T
-            marks += curve(name, number, place, run.figures, (step, value), "lowest")
+            marks += curve(name, number, slot, run.figures, (step, value), "lowest")
     note = "Openings are hard to judge, endgames are nearly decided."
     title, unit = "Value error by phase", "(W - L - result) squared"
     return Panel("phase_value_error", GROUP, title, unit, marks, NO_RECORD, note=note)

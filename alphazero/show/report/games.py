@@ -52,7 +52,7 @@ class MoveReader:
         move, origin, target = self.move(text), -1, -1
         if self._chess is not None:
             parsed = self._chess.parse_uci(text)
-            origin, target = (chess.square_mirror(one) for one in (parsed.from_square, parsed.to_square))
+            origin, target = map(chess.square_mirror, (parsed.from_square, parsed.to_square))
             text = self._chess.san(parsed)
         elif self._cells is not None:
             after = self._line.copy()
@@ -110,22 +110,22 @@ def stored_games(store: GameStore) -> list[dict[str, Any]]:
 
 def held_out_games(seen: SeenGames) -> list[dict[str, Any]]:
     """Held-out games as the network of a validation sees them."""
-    found: list[dict[str, Any]] = []
+    games: list[dict[str, Any]] = []
     for game in seen.games:
         players = " - ".join(filter(None, (game.labels.get("white"), game.labels.get("black"))))
         title = players or "Held-out game"
         try:
-            found.append(_game_json(known_game(seen.game), game, title))
+            games.append(_game_json(known_game(seen.game), game, title))
         except DAMAGED:
             continue
-    return found
+    return games
 
 
 def wrong_positions(game: str, record: ValidationRecord) -> list[dict[str, Any]]:
     """The worst positions of a validation as boards; one that several games reached is shown once."""
-    found: list[dict[str, Any]] = []
+    boards: list[dict[str, Any]] = []
     for wrong in record.wrong:
-        if any((one["by"], one["position"]) == (wrong.by, wrong.position) for one in found):
+        if any((board["by"], board["position"]) == (wrong.by, wrong.position) for board in boards):
             continue
         try:
             line = make_line(known_game(game), wrong.position)
@@ -134,7 +134,7 @@ def wrong_positions(game: str, record: ValidationRecord) -> list[dict[str, Any]]
             shown = position_of(line)
         except DAMAGED:
             continue
-        found.append(
+        boards.append(
             {
                 **shown,
                 "by": wrong.by,
@@ -146,7 +146,7 @@ def wrong_positions(game: str, record: ValidationRecord) -> list[dict[str, Any]]
                 "result": rounded(wrong.result),
             }
         )
-    return found
+    return boards
 
 
 def _of_store(name: str, game: GameRow) -> SeenGame:
@@ -174,7 +174,7 @@ def _searched(game: GameRow, text: Callable[[int], str], ply: int) -> SeenPly | 
     shares = game.lists["policy_prob"][begin:end] / FIXED_POINT
     order = np.argsort(-shares, kind="stable")[:NUM_ARROWS]
     moves = game.lists["policy_move"][begin:end]
-    policy = tuple((text(int(moves[place])), float(shares[place])) for place in order)
+    policy = tuple((text(int(moves[index])), float(shares[index])) for index in order)
     return SeenPly(float(game.lists["root_q"][ply]), float(game.lists["root_d"][ply]), policy)
 
 

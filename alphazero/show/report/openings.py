@@ -74,7 +74,7 @@ def search_values(store: GameStore) -> Bins | None:
     predicted, actual = ((np.concatenate(parts) + 1) / 2 for parts in (values, results))
     if not len(predicted):
         return None
-    place = np.clip((predicted * NUM_BINS).astype(np.int64), 0, NUM_BINS - 1)
-    count = np.bincount(place, minlength=NUM_BINS)
-    means = [np.bincount(place, row, NUM_BINS) / np.maximum(count, 1) for row in (predicted, actual)]
+    bins = np.clip((predicted * NUM_BINS).astype(np.int64), 0, NUM_BINS - 1)
+    count = np.bincount(bins, minlength=NUM_BINS)
+    means = [np.bincount(bins, row, NUM_BINS) / np.maximum(count, 1) for row in (predicted, actual)]
     return Bins(tuple(count.tolist()), tuple(means[0].tolist()), tuple(means[1].tolist()))

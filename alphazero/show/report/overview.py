@@ -67,8 +67,8 @@ class ReadRun:
 
 def read_config(run: RunDirectory) -> dict[str, Any]:
     """The run's settings by section; {} where they cannot be read."""
-    found = _read_json(run.config)
-    return {name: section for name, section in found.items() if isinstance(section, dict)}
+    sections = _read_json(run.config)
+    return {name: section for name, section in sections.items() if isinstance(section, dict)}
 
 
 def read_starts(run: RunDirectory) -> list[Start]:
@@ -136,13 +136,13 @@ def facts(run: ReadRun) -> list[tuple[str, str]]:
 
 def origin(start: Start) -> list[tuple[str, str]]:
     """What made the run: names and values."""
-    found, packages = start.recorded, start.recorded.get("packages")
-    versions = {**(packages if isinstance(packages, dict) else {}), "Python": found.get("python")}
+    recorded, packages = start.recorded, start.recorded.get("packages")
+    versions = {**(packages if isinstance(packages, dict) else {}), "Python": recorded.get("python")}
     rows = [
         ("command", shlex.join(start.typed)),
-        ("commit", _text(found.get("commit"))[:12]),
+        ("commit", _text(recorded.get("commit"))[:12]),
         ("software", ", ".join(f"{name} {_text(versions.get(name))}" for name in SOFTWARE)),
-        ("platform", _text(found.get("platform"))),
+        ("platform", _text(recorded.get("platform"))),
     ]
     return [(name, value[:LONGEST_TEXT]) for name, value in rows if value]
 
@@ -174,16 +174,16 @@ MOST_OF_A_KIND = 200  # events that are listed
 
 def events_of(figures: RunFigures, starts: Sequence[Start]) -> list[dict[str, Any]]:
     """Restarts, skipped steps and alarms. step: None where it is not known; then the event is not drawn."""
-    found: list[tuple[str, int | None, str, str]] = []
+    events: list[tuple[str, int | None, str, str]] = []
     for start in starts[1:]:
         where, when = start.host or "an unknown host", start.time or "an unknown time"
-        found.append(("restart", start.step, f"started again on {where} at {when}", ""))
+        events.append(("restart", start.step, f"started again on {where} at {when}", ""))
     for first, last in _stretches(figures)[:MOST_OF_A_KIND]:
         steps = counted(int(last - first) + 1, "step")
-        found.append(("skipped", int(first), f"{steps} skipped: not finite", ""))
+        events.append(("skipped", int(first), f"{steps} skipped: not finite", ""))
     for alarm in figures.alarms[-MOST_OF_A_KIND:]:
         text = f"{alarm.cause}: {alarm.text}" if alarm.cause else alarm.text
-        found.append(("alarm", alarm.step, text, alarm.advice))
+        events.append(("alarm", alarm.step, text, alarm.advice))
     return [
         {
             "kind": kind,
@@ -192,7 +192,7 @@ def events_of(figures: RunFigures, starts: Sequence[Start]) -> list[dict[str, An
             "text": text,
             "advice": advice,
         }
-        for kind, step, text, advice in found
+        for kind, step, text, advice in events
     ]
 
 

@@ -66,17 +66,17 @@ def table_panels(group: str, runs: Sequence[RunFigures]) -> list[Panel]:
         if entry["group"] != group:
             continue
         figures = entry["figures"]
-        if len(runs) > 1 or not any(len(runs[0].of(one["kind"]).known(one["name"])[0]) for one in figures):
+        if len(runs) > 1 or not any(len(runs[0].of(row["kind"]).known(row["name"])[0]) for row in figures):
             figures = entry.get("compared", figures)
         marks: list[Mark] = []
         for number, run in enumerate(runs):
-            for place, figure in enumerate(figures):
+            for slot, figure in enumerate(figures):
                 known = run.of(figure["kind"]).known(figure["name"])
                 is_noisy = figure.get("noisy", False)
                 marks += curve(
                     figure["label"],
                     number,
-                    place,
+                    slot,
                     run,
                     known,
                     figure.get("best", ""),
@@ -98,7 +98,7 @@ def _table() -> list[dict[str, Any]]:
 def curve(
     label: str,
     run: int,
-    place: int,
+    slot: int,
     figures: RunFigures,
     columns: tuple[Column, Column],
     best: str = "",
@@ -123,7 +123,7 @@ def curve(
         }
     thinned = thin(step, value)
     mean = smoothed(thinned[1]) if is_noisy and len(thinned[1]) >= FEWEST_SMOOTHED else np.zeros(0)
-    mark = curve_mark(label, run, place, thinned[0], figures.minutes(thinned[0]), *thinned[1:])
+    mark = curve_mark(label, run, slot, thinned[0], figures.minutes(thinned[0]), *thinned[1:])
     last = figure_text(float((mean if len(mean) else thinned[1])[-1]), is_share=is_share)
     return [mark | {"best": marked, "mean": numbers(mean), "last": last}]
 
@@ -131,7 +131,7 @@ def curve(
 def curve_mark(
     label: str,
     run: int,
-    place: int,
+    slot: int,
     step: Column,
     minutes: Column,
     value: Column,
@@ -143,8 +143,8 @@ def curve_mark(
     return {
         "label": label,
         "run": run,
-        "place": place,
-        "step": [int(one) for one in step],
+        "place": slot,
+        "step": [int(number) for number in step],
         **{name: numbers(column) for name, column in columns.items()},
         "best": None,
         "mean": [],
@@ -171,8 +171,8 @@ def smoothed(value: Column) -> Column:
     """The mean of the points around each one, as many as make noise readable; fewer at the ends."""
     reach = max(1, round(len(value) / 30))
     sums = np.concatenate([[0.0], np.cumsum(value)])
-    place = np.arange(len(value))
-    begin, end = np.maximum(0, place - reach), np.minimum(len(value), place + reach + 1)
+    index = np.arange(len(value))
+    begin, end = np.maximum(0, index - reach), np.minimum(len(value), index + reach + 1)
     mean: Column = (sums[end] - sums[begin]) / (end - begin)
     return mean
 

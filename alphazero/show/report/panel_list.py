@@ -57,7 +57,7 @@ def rating_panel(runs: Sequence[ReadRun]) -> Panel:
     for number, run in enumerate(runs):
         if run.ratings:
             step = np.array(sorted(run.ratings), np.float64)
-            elo, low, high = np.array([run.ratings[int(one)] for one in step]).T
+            elo, low, high = np.array([run.ratings[int(checkpoint)] for checkpoint in step]).T
             marks.append(curve_mark("Elo", number, 0, step, run.figures.minutes(step), elo, low, high))
     note = "On the ladder's own scale; the band is the 95 % interval."
     return Panel("elo", "Strength", "Elo over checkpoints", "Elo", marks, NO_RATINGS, note=note)
@@ -76,14 +76,14 @@ def gpu_panels(runs: Sequence[RunFigures]) -> list[Panel]:
     for figure, name, title, unit, is_optional in GPU_PANELS:
         marks: list[Mark] = []
         for number, run in enumerate(runs):
-            place = 0
+            slot = 0
             for kind, prefix, when in (("gpu", "", ""), ("self_play", "gpu/", " in self-play")):
                 lines = run.of(kind)
                 for column in sorted(lines.columns):
                     if column.startswith(prefix) and column.endswith(f"/{figure}"):
                         device = column[len(prefix) : -len(figure) - 1].replace("/", " ")
-                        marks += curve(f"{device}{when}", number, place, run, lines.known(column))
-                        place += 1
+                        marks += curve(f"{device}{when}", number, slot, run, lines.known(column))
+                        slot += 1
         if marks or not is_optional:
             panels.append(Panel(name, "Machines", title, unit, marks, NO_GPU, from_zero=True))
     return panels
@@ -120,9 +120,9 @@ def _time_shares(number: int, run: ReadRun, num_runs: int) -> Panel:
         step = step[np.append(begin[1:], len(step)) - 1]
     total = np.maximum(sum(parts.values(), np.zeros(len(step))), 1e-9)
     marks = []
-    for place, (label, part) in enumerate(parts.items()):
+    for slot, (label, part) in enumerate(parts.items()):
         at, share, _, _ = thin(step, part / total)
-        marks.append(curve_mark(label, number, place, at, run.figures.minutes(at), share))
+        marks.append(curve_mark(label, number, slot, at, run.figures.minutes(at), share))
     title = "Where the time goes" + (f": {run.figures.name}" if num_runs > 1 else "")
     note = "Means over ranks between log lines, without validation and the time before the first step."
     return Panel(

@@ -135,10 +135,10 @@ def _draw_curve(axis: Axes, mark: Mark, color: str, style: str, label: str) -> N
 
 
 def _draw_shares(axis: Axes, curves: Sequence[Mark]) -> None:
-    labels = [_plain(one["label"]) for one in curves]
-    colors = [CURVES[one["place"] % len(CURVES)] for one in curves]
+    labels = [_plain(curve["label"]) for curve in curves]
+    colors = [CURVES[curve["place"] % len(CURVES)] for curve in curves]
     axis.stackplot(
-        curves[0]["step"], [one["value"] for one in curves], labels=labels, colors=colors, alpha=0.75
+        curves[0]["step"], [curve["value"] for curve in curves], labels=labels, colors=colors, alpha=0.75
     )
 
 

@@ -142,7 +142,7 @@ def _ratings(run: RunDirectory) -> dict[int, tuple[float, float, float]]:
 
     A line that no rating wrote, or with numbers that no rating has, is passed over.
     """
-    found = {}
+    ratings = {}
     for text in complete_lines(run.path / RATINGS):
         try:
             body = json.loads(text)
@@ -151,5 +151,5 @@ def _ratings(run: RunDirectory) -> dict[int, tuple[float, float, float]]:
         except (ValueError, LookupError, TypeError, RecursionError, OverflowError):
             continue
         if 0 <= step <= MOST_STEPS and all(abs(value) <= LARGEST_ELO for value in (elo, low, high)):
-            found[step] = elo, low, high
-    return found
+            ratings[step] = elo, low, high
+    return ratings

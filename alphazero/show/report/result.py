@@ -65,12 +65,12 @@ class Outcome:
 
     @property
     def best(self) -> int:
-        """The place of the best value."""
+        """The index of the best value."""
         return int(self.value.argmin() if self.measure.best == "lowest" else self.value.argmax())
 
-    def text(self, place: int) -> str:
+    def text(self, index: int) -> str:
         """A value as people read it."""
-        return figure_text(float(self.value[place]), is_share=self.measure.share)
+        return figure_text(float(self.value[index]), is_share=self.measure.share)
 
     @property
     def best_text(self) -> str:
@@ -104,15 +104,15 @@ class Outcome:
 def outcomes_of(run: ReadRun) -> list[Outcome]:
     """The measures that are known; those of training where no validation was made."""
     validation = run.figures.of("validation")
-    found = [(measure, *validation.known(measure.name)) for measure in MEASURES]
-    if not any(len(step) for _, step, _ in found):
+    curves = [(measure, *validation.known(measure.name)) for measure in MEASURES]
+    if not any(len(step) for _, step, _ in curves):
         training = ((measure, *run.figures.of(STEP).known(measure.name)) for measure in MEASURES)
-        found = [(measure, step, smoothed(value)) for measure, step, value in training]
+        curves = [(measure, step, smoothed(value)) for measure, step, value in training]
     step = np.array([float(record.step) for record in run.records])
-    found.append((CALIBRATION, step, np.array([record.score.error for record in run.records])))
+    curves.append((CALIBRATION, step, np.array([record.score.error for record in run.records])))
     rated = sorted(run.ratings)
-    found.append((ELO, np.array(rated, float), np.array([run.ratings[one][0] for one in rated])))
-    return [Outcome(*one) for one in found if len(one[1])]
+    curves.append((ELO, np.array(rated, float), np.array([run.ratings[key][0] for key in rated])))
+    return [Outcome(*curve) for curve in curves if len(curve[1])]
 
 
 def result_of(run: ReadRun) -> dict[str, Any]:
@@ -121,11 +121,11 @@ def result_of(run: ReadRun) -> dict[str, Any]:
     validation = run.figures.of("validation")
     rows = [
         {
-            name: float(column[place])
+            name: float(column[index])
             for name, column in validation.columns.items()
-            if abs(column[place]) <= LARGEST_FIGURE
+            if abs(column[index]) <= LARGEST_FIGURE
         }
-        for place in (0, -1)
+        for index in (0, -1)
         if len(validation.step)
     ]
     words = explain_validation(rows[-1], rows[0] if len(validation.step) > 1 else None) if rows else ""
@@ -143,41 +143,41 @@ def _standing(run: ReadRun) -> str:
     asked = whole_number(run.config.get("training", {}).get("steps"), MOST_STEPS) or 0
     steps, last = max(run.overview.num_steps, asked, 0), run.figures.last_step
     seconds = 60 * (run.figures.of("speed").last("minutes") or 0.0)
-    place = f"step {last:,}" + (f" of {steps:,}" if steps else "")
+    where = f"step {last:,}" + (f" of {steps:,}" if steps else "")
     after = f" after {duration(seconds)}" if seconds else ""
     state = run.overview.state
     if state is RunState.RUNNING:
         left_s = seconds * (steps - last) / max(1, last)
-        return f"Running: {place}{after}" + (f", about {duration(left_s)} left." if left_s > 0 else ".")
+        return f"Running: {where}{after}" + (f", about {duration(left_s)} left." if left_s > 0 else ".")
     if state is RunState.ENDED:
         positions = f", {last * run.batch_size:,} positions" if run.batch_size else ""
         return f"Finished: {counted(last, 'step')}{positions}{after.replace('after', 'in')}."
     if state is RunState.STOPPED:
-        return f"Stopped at {place}{after}; it can be continued."
+        return f"Stopped at {where}{after}; it can be continued."
     if state is RunState.DAMAGED:
-        return f"Damaged at {place}: {run.overview.fault}."
-    return f"Ended without a report at {place}{after} (killed, out of memory, or an error)."
+        return f"Damaged at {where}: {run.overview.fault}."
+    return f"Ended without a report at {where}{after} (killed, out of memory, or an error)."
 
 
 def _concerns(run: ReadRun, outcomes: Sequence[Outcome]) -> list[str]:
     """What a reader should look into, each in a sentence."""
-    found = []
+    concerns = []
     if alarms := run.figures.alarms:
         newest = alarms[-1]
         advice = f" What to do: {newest.advice.rstrip('.')}." if newest.advice else ""
         opening = f"{counted(len(alarms), 'alarm')}, the newest at" if len(alarms) > 1 else "Alarm at"
-        found.append(f"{opening} step {newest.step:,}: {newest.cause}: {newest.text.rstrip('.')}.{advice}")
+        concerns.append(f"{opening} step {newest.step:,}: {newest.cause}: {newest.text.rstrip('.')}.{advice}")
     if skipped := len(run.figures.skipped_steps):
-        found.append(f"{counted(skipped, 'step')} skipped: losses or gradients were not finite.")
-    found += [
+        concerns.append(f"{counted(skipped, 'step')} skipped: losses or gradients were not finite.")
+    concerns += [
         f"{outcome.measure.label} was better before ({outcome.best_text}, now {outcome.text(-1)}): "
         "later steps may overfit."
         for outcome in outcomes
         if outcome.measure.name in ("policy_loss", "value_loss") and outcome.is_worse_now
     ]
     if run.figures.num_damaged:
-        found.append(f"{counted(run.figures.num_damaged, 'damaged line')} of metrics.jsonl skipped.")
-    return found
+        concerns.append(f"{counted(run.figures.num_damaged, 'damaged line')} of metrics.jsonl skipped.")
+    return concerns
 
 
 def _next(run: ReadRun) -> list[tuple[str, str]]:
@@ -204,13 +204,13 @@ def _next(run: ReadRun) -> list[tuple[str, str]]:
 
 def results_of(runs: Sequence[ReadRun]) -> dict[str, Any]:
     """Several runs in a table. A cell: text, note, whether it is the best of its column."""
-    found = [{outcome.measure.name: outcome for outcome in outcomes_of(run)} for run in runs]
+    by_run = [{outcome.measure.name: outcome for outcome in outcomes_of(run)} for run in runs]
     every = {measure.name: measure for measure in (*MEASURES, ELO)}
-    shown = [every[name] for name in COMPARED if any(name in outcomes for outcomes in found)]
+    shown = [every[name] for name in COMPARED if any(name in outcomes for outcomes in by_run)]
     is_one_game = len({run.game for run in runs}) == 1
-    best = {measure.name: _best_run(measure, found) for measure in shown} if is_one_game else {}
+    best = {measure.name: _best_run(measure, by_run) for measure in shown} if is_one_game else {}
     rows = []
-    for number, (run, outcomes) in enumerate(zip(runs, found, strict=True)):
+    for number, (run, outcomes) in enumerate(zip(runs, by_run, strict=True)):
         cells = []
         for measure in shown:
             outcome = outcomes.get(measure.name)
@@ -221,11 +221,11 @@ def results_of(runs: Sequence[ReadRun]) -> dict[str, Any]:
         rows.append([name, state, *cells, *others])
     labels = [measure.label for measure in shown]
     head = ["run", "state", *labels, "steps", "time", "positions/s", "games/hour", "network"]
-    used = [place for place in range(len(head)) if any(row[place][0] for row in rows)]
+    used = [column for column in range(len(head)) if any(row[column][0] for row in rows)]
     return {
         "sentence": _comparison(runs, is_one_game),
-        "head": [head[place] for place in used],
-        "rows": [[row[place] for place in used] for row in rows],
+        "head": [head[column] for column in used],
+        "rows": [[row[column] for column in used] for row in rows],
         "next": [],
     }
 
@@ -245,10 +245,10 @@ def _run_cells(run: ReadRun) -> list[str]:
     ]
 
 
-def _best_run(measure: Measure, found: Sequence[Mapping[str, Outcome]]) -> int | None:
+def _best_run(measure: Measure, by_run: Sequence[Mapping[str, Outcome]]) -> int | None:
     """The run whose newest value is the best; None where only one has any, or two are alike."""
     known = {
-        number: outcomes[measure.name] for number, outcomes in enumerate(found) if measure.name in outcomes
+        number: outcomes[measure.name] for number, outcomes in enumerate(by_run) if measure.name in outcomes
     }
     sign = 1 if measure.best == "lowest" else -1
     order = sorted(known, key=lambda number: sign * float(known[number].value[-1]))
@@ -267,6 +267,6 @@ def _comparison(runs: Sequence[ReadRun], is_one_game: bool) -> str:
         [run.config.get(section, {}).get(name) for section in ("data", "training") for name in names]
         for run in runs
     ]
-    if any(one != asked[0] for one in asked):
+    if any(settings != asked[0] for settings in asked):
         return f"{count}, validated on different positions, which makes small differences meaningless."
     return f"{count}."
