@@ -188,7 +188,7 @@ class Store:
         texts = []
         for ply, move in enumerate(columns["moves"]):
             if move not in line.legal():
-                raise DataError(f"{row.place}, ply {ply}: an illegal move; expected a legal one")
+                raise DataError(f"{row.location}, ply {ply}: an illegal move; expected a legal one")
             texts.append(line.move_to_text(move))
             line.push(move)
         result = RESULTS[columns["result"]]
@@ -214,8 +214,8 @@ def open_store(path: str | Path | None = None, *, cache_dir: str | Path = "cache
 
     None: the chess games that ship with the program. Raises DataError.
     """
-    place = EMBEDDED_GAMES if path is None else Path(path)
-    if not place.exists():
-        raise DataError(f"{place}: no such file or directory; expected a game store, PGN file or directory")
-    (store,) = open_or_import([place], Path(cache_dir))
+    source = EMBEDDED_GAMES if path is None else Path(path)
+    if not source.exists():
+        raise DataError(f"{source}: no such file or directory; expected a game store, PGN file or directory")
+    (store,) = open_or_import([source], Path(cache_dir))
     return Store(store)

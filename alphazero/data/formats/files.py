@@ -71,12 +71,12 @@ def find_sources(arguments: Sequence[Path], kind: Kind, say: Callable[[str], Non
     alike, by their paths as given. Pipes, devices and what cannot be opened below a directory are passed
     over, with a line to `say`. Raises DataError for what cannot be read or is named twice.
     """
-    found: list[tuple[Path, str, list[Path]]] = []
+    groups: list[tuple[Path, str, list[Path]]] = []
     for argument in arguments:
         own_name = printable((argument.resolve() if kind.joins_directory else argument).name)
         if not argument.is_dir():
             refuse_positions(argument)
-            found.append((argument, own_name, [argument]))
+            groups.append((argument, own_name, [argument]))
             continue
         inside = _files_below(argument, kind, say)
         if not inside:
@@ -84,13 +84,13 @@ def find_sources(arguments: Sequence[Path], kind: Kind, say: Callable[[str], Non
                 f"{argument}: no {kind.files} below this directory; expected names in {kind.expected}"
             )
         if kind.joins_directory:
-            found.append((argument, own_name, inside))
+            groups.append((argument, own_name, inside))
         else:
-            found += [(path, printable(path.relative_to(argument)), [path]) for path in inside]
-    names = Counter(name for _, name, _ in found)
+            groups += [(path, printable(path.relative_to(argument)), [path]) for path in inside]
+    names = Counter(name for _, name, _ in groups)
     sources = []
     seen: set[Path] = set()
-    for path, name, files in found:
+    for path, name, files in groups:
         statuses = []
         for file in files:
             if file.resolve() in seen:
@@ -223,9 +223,9 @@ def _unpacking_errors() -> tuple[type[Exception], ...]:
 
 
 def unpacked(
-    stream: IO[bytes], begin_frame: Callable[[], Frame], place: str, packing: str, what: str = "text"
+    stream: IO[bytes], begin_frame: Callable[[], Frame], origin: str, packing: str, what: str = "text"
 ) -> Iterator[bytes]:
-    """What is packed in a stream, in pieces. place, packing, what: of the DataError for damaged data."""
+    """What is packed in a stream, in pieces. origin, packing, what: of the DataError for damaged data."""
     size = 0
     try:
         for piece in _frames(stream, begin_frame):
@@ -233,7 +233,7 @@ def unpacked(
             yield piece
     except _unpacking_errors() as error:  # what cannot be read is a DataError already
         why = _WINDOW_TOO_LARGE if "too much memory" in str(error) else reason(error)
-        raise DataError(f"{place}: damaged {packing} data after {size} bytes of {what}: {why}") from error
+        raise DataError(f"{origin}: damaged {packing} data after {size} bytes of {what}: {why}") from error
 
 
 def _frames(stream: IO[bytes], begin_frame: Callable[[], Frame]) -> Iterator[bytes]:

@@ -115,12 +115,12 @@ def import_games(
     """
     began = time.monotonic()
     kind = kind or format_of(paths)
-    found = kind.find(paths, say)
+    sources = kind.find(paths, say)
     made = tuple(filter_texts(filters)), rescoring.text if rescoring else ""
     store = store.resolve()
     work = WorkingDirectory(store)
     while True:
-        if (manifest := _present_manifest(found, store, *made)) is not None:
+        if (manifest := _present_manifest(sources, store, *made)) is not None:
             work.remove()  # of an import killed in its last step
             return ImportReport(store, manifest, True, time.monotonic() - began)
         with work.locked(wait=wait):
@@ -130,14 +130,14 @@ def import_games(
             if work.begin_store():
                 say(f"{work.path}: removed what an interrupted import left; reading all files again")
             run = _Import(
-                kind, found, work.store, filters, rescoring, shard_limits, most_quarantine_lines, say
+                kind, sources, work.store, filters, rescoring, shard_limits, most_quarantine_lines, say
             )
             manifest = run.run(store, workers, chunk_bytes, progress or Work("import"), beat)
         return ImportReport(store, manifest, False, time.monotonic() - began)
 
 
 def _present_manifest(
-    found: Sequence[Source], store: Path, filters: tuple[str, ...], rescored_by: str
+    sources: Sequence[Source], store: Path, filters: tuple[str, ...], rescored_by: str
 ) -> Manifest | None:
     """The manifest of a complete store of these sources, None if nothing is there; else DataError."""
     if not store.exists() or (store.is_dir() and not any(store.iterdir())):
@@ -146,7 +146,7 @@ def _present_manifest(
         raise DataError(f"{store}: not a game store; name another or remove it")
     manifest = Manifest.from_json(store / MANIFEST_NAME)
     advice = "name another store or remove it"
-    check_sources(store, manifest, found, sha256_of_source, advice)
+    check_sources(store, manifest, sources, sha256_of_source, advice)
     present, wanted = (*manifest.filters, manifest.rescored_by), (*filters, rescored_by)
     if present != wanted:
         texts = [", ".join(filter(None, made)) or "no filters" for made in (present, wanted)]
@@ -169,9 +169,9 @@ def check_sources(
     if sha256_of is None:
         return
     for source, entry in zip(sources, manifest.sources, strict=True):
-        if (found := sha256_of(source)) != entry.sha256:
+        if (digest := sha256_of(source)) != entry.sha256:
             raise DataError(
-                f"{store}: holds the games of other sources: {source.path} has sha256 {found[:12]}..., "
+                f"{store}: holds the games of other sources: {source.path} has sha256 {digest[:12]}..., "
                 f"the manifest {quoted(entry.sha256[:12])}: {advice}"
             )
 

@@ -120,7 +120,7 @@ def records_of(game: GameRow) -> bytes:
             best_move=column("best_move"),
         )
     except _core.GameError as error:
-        raise DataError(f"{game.place}: {error}") from error
+        raise DataError(f"{game.location}: {error}") from error
 
 
 def parts_of(records: bytes, game: GameRow) -> list[bytes]:

@@ -71,17 +71,17 @@ class SourceReader:
 
     def blocks(self, block_bytes: int) -> Iterator[bytes]:
         """The text in blocks of about `block_bytes`. Raises DataError for damaged data."""
-        head, place = self._file.peek(8)[:8], str(self.source.path)
+        head, path = self._file.peek(8)[:8], str(self.source.path)
         for magic, what in _REFUSED.items():
             if head.startswith(magic):
                 expected = f"expected {self._what} as text: plain, gzip, bzip2 or zstd"
-                raise DataError(f"{place}: this is {what}; {expected}")
+                raise DataError(f"{path}: this is {what}; {expected}")
         if head.startswith(b"\x1f\x8b"):
-            return unpacked(self._file, begin_gzip, place, "gzip")
+            return unpacked(self._file, begin_gzip, path, "gzip")
         if head.startswith(b"BZh"):
-            return unpacked(self._file, bz2.BZ2Decompressor, place, "bzip2")
+            return unpacked(self._file, bz2.BZ2Decompressor, path, "bzip2")
         if head[:4] == b"\x28\xb5\x2f\xfd" or (head[1:4] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50):
-            return unpacked(self._file, _ZstdFrame, place, "zstd")
+            return unpacked(self._file, _ZstdFrame, path, "zstd")
         return iter(partial(self._file.read, block_bytes), b"")
 
     def sha256(self) -> str:

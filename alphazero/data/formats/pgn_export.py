@@ -111,7 +111,7 @@ def _words(game: GameRow) -> Iterator[str]:
                 yield f"{{ {comment} }}"
             is_first = bool(comment)  # after a comment Black's move has its number
     except ValueError as error:  # of the core: no position, no legal move
-        raise DataError(f"{game.place}: {error}") from error
+        raise DataError(f"{game.location}: {error}") from error
 
 
 def _comment(game: GameRow, ply: int, white_moves: bool) -> str:

@@ -135,13 +135,13 @@ class WindowEncoder:
                 view.check_size()
                 rows = window.rows_of_shard(index)
                 games = window.game[rows]
-                found = self._core.position_keys(index, games)
+                shard_keys = self._core.position_keys(index, games)
                 first, last = (int(window.ply_offset[row]) for row in (rows.start, rows.stop))
                 if len(window.listed):  # the core gives every ply of the games
                     begin = np.concatenate([[0], np.cumsum(np.diff(view.moves_offset)[games])])
                     counts = np.diff(window.ply_offset[rows.start : rows.stop + 1])
-                    found = found[np.repeat(begin[:-1], counts) + window.plies_at(first, last)]
-                keys[first:last] = found
+                    shard_keys = shard_keys[np.repeat(begin[:-1], counts) + window.plies_at(first, last)]
+                keys[first:last] = shard_keys
         except _core.GameError as error:
             raise DataError(str(error)) from error
         if window.groups is None:

@@ -40,10 +40,10 @@ class ListView(NamedTuple):
         known = self.offset[game + 1] > begin
         if not len(self.values):
             return known, np.zeros(len(known), self.values.dtype)
-        place = np.where(known, begin + ply, 0)
+        index = np.where(known, begin + ply, 0)
         if len(self.bits):
-            known &= (self.bits[place >> 3] >> (place & 7).astype(np.uint8) & 1) != 0
-        return known, self.values[place]
+            known &= (self.bits[index >> 3] >> (index & 7).astype(np.uint8) & 1) != 0
+        return known, self.values[index]
 
 
 def buffer_values(buffer: pa.Buffer | None, dtype: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
@@ -55,8 +55,8 @@ def buffer_values(buffer: pa.Buffer | None, dtype: npt.DTypeLike, count: int) ->
 
 def validity(array: pa.Array[Any]) -> npt.NDArray[np.bool_]:
     """bool [rows]: false where null."""
-    found: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
-    return found
+    is_valid: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
+    return is_valid
 
 
 def list_view(batch: pa.RecordBatch, name: str, *, nullable: bool = False) -> ListView:
@@ -85,11 +85,11 @@ def _expect_entries(
     name: str, view: ListView, wanted: npt.NDArray[Any], where: npt.NDArray[np.bool_] | bool = True
 ) -> None:
     """Raises ValueError unless the list of each game has so many entries."""
-    found = np.diff(view.offset)
-    wrong = np.flatnonzero((found != wanted) & where)
+    counts = np.diff(view.offset)
+    wrong = np.flatnonzero((counts != wanted) & where)
     if len(wrong):
         game = wrong[0]
-        raise ValueError(f"game {game}: {found[game]} entries of {name}; expected {wanted[game]}")
+        raise ValueError(f"game {game}: {counts[game]} entries of {name}; expected {wanted[game]}")
 
 
 @dataclass(frozen=True)

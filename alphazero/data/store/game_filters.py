@@ -38,12 +38,12 @@ def time_class(header: str) -> str | None:
     header = header.strip()
     if header == "-":
         return CORRESPONDENCE
-    found = _FIELD.fullmatch(header)
-    if found is None:
+    match = _FIELD.fullmatch(header)
+    if match is None:
         return None
-    if found["moves"] is not None and int(found["moves"]) <= 1:
+    if match["moves"] is not None and int(match["moves"]) <= 1:
         return CORRESPONDENCE
-    seconds = float(found["base"]) + _TYPICAL_MOVES * float(found["increment"] or 0)
+    seconds = float(match["base"]) + _TYPICAL_MOVES * float(match["increment"] or 0)
     return next((name for name, bound in _BOUNDS if seconds < bound), _SLOWEST)
 
 
@@ -75,15 +75,15 @@ class FilterCount:
 
 
 def removed_by(rows: pa.RecordBatch | None, num_games: int, filters: GameFilters) -> npt.NDArray[np.uint8]:
-    """u8 [G]: 0 for games that pass, else 1 + the place of the first filter that is set and removes it.
+    """u8 [G]: 0 for games that pass, else 1 + the index of the first filter that is set and removes it.
 
     rows: of a store; None for games without headers.
     """
     headers = _Headers(rows, num_games)
-    found = np.zeros(num_games, np.uint8)
-    for place, (name, value) in reversed(list(enumerate(game_filters_of(filters).items()))):
-        found[~_JUDGES[name](headers, value)] = place + 1
-    return found
+    removers = np.zeros(num_games, np.uint8)
+    for index, (name, value) in reversed(list(enumerate(game_filters_of(filters).items()))):
+        removers[~_JUDGES[name](headers, value)] = index + 1
+    return removers
 
 
 def game_filters_of(filters: GameFilters) -> dict[str, Any]:
@@ -119,8 +119,8 @@ class _Headers:
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
         word_passes = np.array([*map(passes, map(str, column.dictionary.to_pylist())), False])
-        place = pc.fill_null(column.indices, len(word_passes) - 1).to_numpy(zero_copy_only=False)
-        row_passes: npt.NDArray[np.bool_] = word_passes[place]
+        indices = pc.fill_null(column.indices, len(word_passes) - 1).to_numpy(zero_copy_only=False)
+        row_passes: npt.NDArray[np.bool_] = word_passes[indices]
         return row_passes
 
     def _column(self, name: str) -> Any:  # noqa: ANN401 - the stubs of pyarrow know no dictionary

@@ -29,7 +29,7 @@ class GameRow:
         return "flags" in self.lists
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """For messages."""
         return f"{self.shard.path}: game {self.row}"
 
@@ -72,5 +72,5 @@ def _entries(column: pa.Array[Any], row: int) -> npt.NDArray[Any]:
     entries: Any = cast(Any, column)[row].values
     if entries.null_count:
         return np.array(entries.to_pylist(), object)
-    found: npt.NDArray[Any] = entries.to_numpy(zero_copy_only=False)
-    return found
+    view: npt.NDArray[Any] = entries.to_numpy(zero_copy_only=False)
+    return view

@@ -115,8 +115,8 @@ class GrowingStore:
 
     def _check_is_current(self) -> None:
         path = self.path / MANIFEST_NAME
-        found = Manifest.from_json(path) if path.exists() else None
-        if found not in (self.manifest, self._attempted):
+        manifest = Manifest.from_json(path) if path.exists() else None
+        if manifest not in (self.manifest, self._attempted):
             raise DataError(f"{self.path}: another process has written to it; expected one writer a store")
 
     def _settle(self) -> None:

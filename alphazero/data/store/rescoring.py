@@ -44,18 +44,18 @@ class Rescoring:
         for row in range(rows.num_rows):
             entries: Any = moves[row]
             played = entries.values.to_numpy()
-            found = self._judge(starts[row].as_py(), played.tolist())
-            if found is None:
+            verdict = self._judge(starts[row].as_py(), played.tolist())
+            if verdict is None:
                 continue
-            result, plies = found
+            result, plies = verdict
             if result != before[row]:
                 after[row] = result
                 counts[f"{RESULTS[before[row]]} -> {RESULTS[result]}"] += 1
             if plies < len(played):
                 kept[row] = plies
         if counts:
-            place = rows.schema.get_field_index("result")
-            rows = rows.set_column(place, rows.schema.field(place), pa.array(after, pa.int8()))
+            index = rows.schema.get_field_index("result")
+            rows = rows.set_column(index, rows.schema.field(index), pa.array(after, pa.int8()))
         if kept:
             counts[CUT] = len(kept)
             rows = _with_cut_games(rows, kept)
@@ -70,12 +70,12 @@ class Rescoring:
             return None
         known: int | None = None
         plies = len(moves)
-        for ply, found in self._results(line, moves):
-            if found is None:
+        for ply, result in self._results(line, moves):
+            if result is None:
                 continue
             if known is None:
-                known = found
-            elif found != known:
+                known = result
+            elif result != known:
                 break
             plies = ply
         else:
@@ -89,10 +89,10 @@ class Rescoring:
         if _num_pieces(line) > self._tables.most_pieces:
             line.push(moves[line.num_plies])
         while True:
-            found = self._tables.result(str(line))
-            if found is not None and not line.first_player_to_move:
-                found = -found
-            yield line.num_plies, found
+            result = self._tables.result(str(line))
+            if result is not None and not line.first_player_to_move:
+                result = -result
+            yield line.num_plies, result
             if line.num_plies == len(moves):
                 return
             line.push(moves[line.num_plies])

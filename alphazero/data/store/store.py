@@ -63,8 +63,8 @@ def named_faults(doing: str, path: Path, *, within: bool = False) -> Iterator[No
     try:
         yield
     except OSError as error:
-        place = (within and error.filename) or path
-        raise DataError(f"{place}: cannot {doing}: {error.strerror or error}") from error
+        filename = (within and error.filename) or path
+        raise DataError(f"{filename}: cannot {doing}: {error.strerror or error}") from error
 
 
 def shard_name(number: int) -> str:
@@ -381,11 +381,11 @@ class GameStore:
             (QUARANTINE_NAME, manifest.quarantine.size_bytes),
         ]:
             with named_faults("read", path / name):
-                found = (path / name).stat()
-            if not stat.S_ISREG(found.st_mode):
+                status = (path / name).stat()
+            if not stat.S_ISREG(status.st_mode):
                 raise DataError(f"{path / name}: is no file; expected one of {size_bytes} bytes")
-            if found.st_size != size_bytes:
-                raise DataError(f"{path / name}: {found.st_size} bytes; the manifest has {size_bytes}")
+            if status.st_size != size_bytes:
+                raise DataError(f"{path / name}: {status.st_size} bytes; the manifest has {size_bytes}")
         return cls(path, manifest, [_map_shard(path, entry, manifest.version) for entry in manifest.shards])
 
     @property
@@ -413,17 +413,17 @@ class GameStore:
 def check_sha256(path: Path, expected: str) -> None:
     """Raises DataError unless the file has this digest."""
     with named_faults("read", path):
-        found = sha256_of(path)
-    if found != expected:
-        raise damaged(path, found, expected)
+        digest = sha256_of(path)
+    if digest != expected:
+        raise damaged(path, digest, expected)
 
 
-def damaged(path: Path, found: str, expected: str) -> DataError:
+def damaged(path: Path, digest: str, expected: str) -> DataError:
     """The error for a file whose sha256 is not the manifest's."""
     way = "import its games again"
     if path.parent.name == "games" and (path.parent.parent / "checkpoints").is_dir():  # a run's own
         way = "play its games again: --resume STEP --no-verify-data with a checkpoint from before them"
-    fault = f"its checksum is not the manifest's: sha256 {found[:16]}..., expected {expected[:16]}..."
+    fault = f"its checksum is not the manifest's: sha256 {digest[:16]}..., expected {expected[:16]}..."
     return DataError(f"{path}: {fault}; it was changed or damaged: copy it again, or {way}")
 
 

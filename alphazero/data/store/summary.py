@@ -87,7 +87,7 @@ def _known_entries(shard: ShardView, name: str) -> int:
 
 def _count_words(counts: Counter[str], shard: ShardView, name: str) -> None:
     """Count the games by the words of a column, where they have one."""
-    found: Any = pc.value_counts(shard.table.column(name))  # the stubs know no pairs
-    for entry in found.to_pylist():
+    pairs: Any = pc.value_counts(shard.table.column(name))  # the stubs know no pairs
+    for entry in pairs.to_pylist():
         if entry["values"] is not None:
             counts[entry["values"]] += entry["counts"]

@@ -168,6 +168,6 @@ class Verification:
                 f"{view.path}: {counted(size_bytes, 'byte')}, {len(view.mapping):,} when it was"
                 " opened: it was changed while in use; expected a store that never changes"
             )
-        found = verified.of(view.path, self._check_stopping)
-        if found != expected:
-            raise DataError(f"{damaged(view.path, found, expected)} (--no-verify-data trains on it as it is)")
+        if (digest := verified.of(view.path, self._check_stopping)) != expected:
+            fault = damaged(view.path, digest, expected)
+            raise DataError(f"{fault} (--no-verify-data trains on it as it is)")

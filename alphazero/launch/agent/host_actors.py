@@ -39,7 +39,7 @@ class HostActors:
         actors: Sequence[tuple[Command, OutputStream]],
         start: Callable[[Command, OutputStream], subprocess.Popen[bytes]],
     ) -> None:
-        self._actors = [_Actor(number, *one) for number, one in enumerate(actors)]
+        self._actors = [_Actor(number, command, output) for number, (command, output) in enumerate(actors)]
         self._start = start
 
     def pids(self) -> set[int]:

@@ -152,7 +152,7 @@ class NodeAgent:
             if code is not None and self._failed_at is None:
                 self._failed_at = now
                 players = self._actors.pids()
-                left = [one for one in processes_of(self._plan.token) if one.pid not in players]
+                left = [other for other in processes_of(self._plan.token) if other.pid not in players]
                 self._num_left = 0 if self._ending else len(left)
                 self._end()
             if self._ending is not None and self._ending.advance() and code is not None:

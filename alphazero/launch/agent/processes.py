@@ -27,7 +27,7 @@ PROC = Path("/proc")
 def processes_of(token: str) -> list[psutil.Process]:
     """All living processes of the job, this one excepted."""
     mark = f"{JOB_VARIABLE}={token}".encode()
-    found = []
+    processes = []
     for entry in PROC.iterdir():
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
             continue
@@ -36,8 +36,8 @@ def processes_of(token: str) -> list[psutil.Process]:
             if mark in (entry / "environ").read_bytes().split(b"\0"):
                 process = psutil.Process(int(entry.name))
                 if is_alive(process):
-                    found.append(process)
-    return found
+                    processes.append(process)
+    return processes
 
 
 def ranks_of(token: str) -> dict[int, psutil.Process]:

@@ -112,25 +112,25 @@ def explain(answer: Answer, timeout_s: float) -> str:
 def compare(examined: Sequence[Examined], question: Question) -> tuple[Examined, ...]:
     """The hosts with everything wrong in their answers; versions are those of the first that answered."""
     question = replace(question, device=job_device(examined, question.device))
-    answers = [(one.name, one.probe) for one in examined if one.probe]
+    answers = [(peer.name, peer.probe) for peer in examined if peer.probe]
 
-    def faults_of(one: Examined) -> Iterator[HostFault]:
-        yield from one.faults
-        if one.probe is not None:
-            yield from _own_faults(one.host, one.probe, _of_host(question, one.host))
-            yield from _address_faults(one.probe, _of_host(question, one.host))
+    def faults_of(peer: Examined) -> Iterator[HostFault]:
+        yield from peer.faults
+        if peer.probe is not None:
+            yield from _own_faults(peer.host, peer.probe, _of_host(question, peer.host))
+            yield from _address_faults(peer.probe, _of_host(question, peer.host))
             if len(examined) > 1:
-                yield from _faults_beside(one, one.probe, answers)
-                yield from _master_elsewhere(one.probe, examined[0], question)
+                yield from _faults_beside(peer, peer.probe, answers)
+                yield from _master_elsewhere(peer.probe, examined[0], question)
 
-    return tuple(replace(one, faults=tuple(faults_of(one))) for one in examined)
+    return tuple(replace(peer, faults=tuple(faults_of(peer))) for peer in examined)
 
 
 def job_device(examined: Sequence[Examined], wanted: str) -> str:
     """cuda or cpu for the whole job: auto is cuda where any host has a device to use."""
     if wanted != "auto":
         return wanted
-    return "cuda" if any(one.probe and one.probe.visible for one in examined) else "cpu"
+    return "cuda" if any(peer.probe and peer.probe.visible for peer in examined) else "cpu"
 
 
 def _own_faults(host: HostPlan, probe: Probe, question: Question) -> Iterator[HostFault]:
@@ -138,10 +138,10 @@ def _own_faults(host: HostPlan, probe: Probe, question: Question) -> Iterator[Ho
         yield HostFault(probe.fault)
     if not probe.has_directory:
         yield HostFault(f"no directory {question.directory}; expected the one the head was started in")
-    for name, found in probe.versions.items():
-        if found == NOT_INSTALLED:
+    for name, version in probe.versions.items():
+        if version == NOT_INSTALLED:
             yield HostFault(f"{probe.python} has no {name}; expected {set_up()} there")
-    slots = max(((host.num_ranks or 0) + host.num_actors, *(place + 1 for place in host.slots)))
+    slots = max(((host.num_ranks or 0) + host.num_actors, *(slot + 1 for slot in host.slots)))
     visible = len(probe.visible)
     if question.device == "cuda" and visible < slots and not probe.fault:
         yield HostFault(f"slots={slots}, but {visible} GPUs found; expected at most as many slots")
@@ -187,15 +187,15 @@ def _master_elsewhere(probe: Probe, first: Examined, question: Question) -> Iter
         )
 
 
-def _faults_beside(one: Examined, probe: Probe, answers: list[tuple[str, Probe]]) -> Iterator[HostFault]:
+def _faults_beside(peer: Examined, probe: Probe, answers: list[tuple[str, Probe]]) -> Iterator[HostFault]:
     """What does not fit the other hosts; the second of two names or addresses of one host is at fault."""
     twin = next(name for name, other in answers if other.identity == probe.identity)
-    if probe.identity and twin != one.name:
+    if probe.identity and twin != peer.name:
         yield HostFault(f"is the same machine as {twin}; expected each machine once, with all its slots")
     first, reference = answers[0]
     for name, wanted in reference.versions.items():
-        found = probe.versions.get(name, NOT_INSTALLED)
-        if found not in (wanted, NOT_INSTALLED):
-            yield HostFault(f"{name} {found}; expected {wanted} as on {first}")
+        version = probe.versions.get(name, NOT_INSTALLED)
+        if version not in (wanted, NOT_INSTALLED):
+            yield HostFault(f"{name} {version}; expected {wanted} as on {first}")
     if probe.commit != reference.commit:
         yield HostFault(f"alphazero commit {probe.commit}; expected {reference.commit} as on {first}")

@@ -267,7 +267,7 @@ class Supervisor:
                 return None
             if len(fit) == len(hosts):
                 break
-            hosts = tuple(one.host for one in fit)  # asked again: the master may be another now
+            hosts = tuple(peer.host for peer in fit)  # asked again: the master may be another now
         return self._completed(fit, master, is_restart)
 
     def _completed(self, fit: Sequence[Examined], master: str, is_restart: bool) -> LaunchPlan:
@@ -276,12 +276,12 @@ class Supervisor:
         assert first is not None
         device = job_device(fit, plan.device)
         hosts = []
-        for one in fit:
-            assert one.probe is not None
-            machine, interface = one.probe.machine, one.probe.interface
+        for peer in fit:
+            assert peer.probe is not None
+            machine, interface = peer.probe.machine, peer.probe.interface
             if plan.is_by_hand:
                 interface = interface_towards(plan.master_addr, machine.addresses)
-            host = with_devices(one.host, one.probe.visible if device == "cuda" else ())
+            host = with_devices(peer.host, peer.probe.visible if device == "cuda" else ())
             hosts.append(replace(host, machine=machine, interface=interface))
         plan = plan.with_started(hosts)
         # Started by hand on several machines, all were given the port.
@@ -295,8 +295,8 @@ class Supervisor:
 
     def _send_data(self, examined: Sequence[Examined], question: Question) -> bool:
         """Send data to hosts that lack it; True if any did."""
-        trained = [one for one in examined if not one.host.only_plays]
-        lacking = [one.host.remote for one in trained if one.probe and one.probe.data != question.data]
+        trained = [peer for peer in examined if not peer.host.only_plays]
+        lacking = [peer.host.remote for peer in trained if peer.probe and peer.probe.data != question.data]
         for remote in lacking:
             try:
                 size = send([Path(path) for path in question.data], remote)
@@ -310,18 +310,18 @@ class Supervisor:
         """The hosts to use, None where they are too few; prints what was found."""
         job = self._job
         needs_all = not (is_restart or job.plan.min_nodes)  # also those that only play
-        for one in examined:
-            for fault in one.faults:
-                self._say(f"{'error' if fault.is_failure else 'warning'}: {one.name}: {fault.text}")
-        fit = [one for one in examined if one.is_fit or (not job.is_strict and one.probe)]
+        for peer in examined:
+            for fault in peer.faults:
+                self._say(f"{'error' if fault.is_failure else 'warning'}: {peer.name}: {fault.text}")
+        fit = [peer for peer in examined if peer.is_fit or (not job.is_strict and peer.probe)]
         num_hosts = sum(needs_all or not host.only_plays for host in job.plan.started.values())
-        num_fit = sum(needs_all or not one.host.only_plays for one in fit)
+        num_fit = sum(needs_all or not peer.host.only_plays for peer in fit)
         needed = job.plan.min_nodes or num_hosts
         if num_fit < needed:
             self._say(f"error: {num_fit} of {num_hosts} hosts can start; expected {needed}: nothing started")
             return None
         if len(fit) < len(examined):
-            left_out = ", ".join(one.name for one in examined if one not in fit)
+            left_out = ", ".join(peer.name for peer in examined if peer not in fit)
             self._say(f"continuing with {len(fit)} of {len(job.plan.started)} hosts, without {left_out}")
         return fit
 
@@ -377,8 +377,8 @@ class Supervisor:
             if is_job and self._run is not None:
                 words = ("selfplay", "--for", self._job.place or self._run.directory, *self._job.actor_flags)
                 play = actor_commands(host, environment, sys.executable, words)
-                there = (Command(one.argv, (*passed_on, *one.variables), RANK_VARIABLES) for one in play)
-                host = replace(host, actors=tuple(there))
+                sent = (Command(actor.argv, (*passed_on, *actor.variables), RANK_VARIABLES) for actor in play)
+                host = replace(host, actors=tuple(sent))
             hosts.append(host)
         return replace(plan.with_started(hosts), token=uuid.uuid4().hex)
 

@@ -57,8 +57,8 @@ def files_of(path: Path) -> list[Path]:
     """The files of some data, a store's manifest last; none where nothing is."""
     if path.is_file():
         return [path]
-    found = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
-    return sorted(found, key=lambda file: file == path / MANIFEST)
+    files = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+    return sorted(files, key=lambda file: file == path / MANIFEST)
 
 
 def describe(paths: Sequence[Path]) -> list[FileEntry]:

@@ -129,7 +129,7 @@ def choose_environment(
     if plan.device == "cuda" and plan.num_nodes > 1 and not host.machine.has_infiniband:
         chosen.append(Variable("NCCL_IB_DISABLE", "1", "no InfiniBand device here"))
     ours = (HOST_WEIGHT_VARIABLE, THREADS_VARIABLE, "CUDA_VISIBLE_DEVICES")
-    return tuple(one for one in chosen if one.name in ours or one.name not in environment)
+    return tuple(variable for variable in chosen if variable.name in ours or variable.name not in environment)
 
 
 def weight_variable(host: HostPlan) -> Variable:
@@ -148,7 +148,7 @@ def _device_variables(devices: Sequence[str], environment: Mapping[str, str]) ->
     value = ",".join(devices)
     if not value or environment.get("CUDA_VISIBLE_DEVICES") == value:
         return []
-    found = [Variable("CUDA_VISIBLE_DEVICES", value, "the devices of this job")]
+    variables = [Variable("CUDA_VISIBLE_DEVICES", value, "the devices of this job")]
     if "CUDA_VISIBLE_DEVICES" not in environment:
-        found.append(Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "as nvidia-smi counts"))
-    return found
+        variables.append(Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "as nvidia-smi counts"))
+    return variables

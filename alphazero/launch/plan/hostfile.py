@@ -133,44 +133,44 @@ def choose_hosts(
     form, hosts or slots that `hosts` does not have or that are named twice, and for an empty result.
     """
     whole = {host.address.lower(): set(range(host.slots)) for host in hosts}
-    left, place = whole, ""
+    left, flag = whole, ""
     if include is not None and exclude is not None:
         raise LaunchError(f"--include {include} contradicts --exclude {exclude}: expected one of them")
     if include is not None:
-        place = f"--include {include}"
-        left = _read_filter(place, include, whole, source)
+        flag = f"--include {include}"
+        left = _read_filter(flag, include, whole, source)
     elif exclude is not None:
-        place = f"--exclude {exclude}"
-        named = _read_filter(place, exclude, whole, source)
+        flag = f"--exclude {exclude}"
+        named = _read_filter(flag, exclude, whole, source)
         left = {key: slots - named.get(key, set()) for key, slots in whole.items()}
     slots_of = [(host, tuple(sorted(left.get(host.address.lower(), ())))) for host in hosts]
     chosen = tuple(
         replace(host, chosen=slots if len(slots) < host.slots else ()) for host, slots in slots_of if slots
     )
     if not chosen:
-        raise LaunchError(f"{place}: leaves no host of {source}; expected at least one")
+        raise LaunchError(f"{flag}: leaves no host of {source}; expected at least one")
     return chosen
 
 
-def _read_filter(place: str, text: str, whole: dict[str, set[int]], source: str) -> dict[str, set[int]]:
+def _read_filter(flag: str, text: str, whole: dict[str, set[int]], source: str) -> dict[str, set[int]]:
     """Slots by host, as the filter names them."""
     named: dict[str, set[int]] = {}
     for part in text.split("@"):
         match = PART.fullmatch(part)
         if match is None:
-            raise LaunchError(f"{place}: {part!r}: expected HOST or HOST:SLOT,SLOT, joined by @")
-        key = _parse_address(match[1], place).lower()
+            raise LaunchError(f"{flag}: {part!r}: expected HOST or HOST:SLOT,SLOT, joined by @")
+        key = _parse_address(match[1], flag).lower()
         if key not in whole:
             known = ", ".join(whole)
-            raise LaunchError(f"{place}: {source} has no host {match[1]}; expected some of {known}")
+            raise LaunchError(f"{flag}: {source} has no host {match[1]}; expected some of {known}")
         if key in named:
-            raise LaunchError(f"{place}: names {match[1]} twice; expected each host once")
+            raise LaunchError(f"{flag}: names {match[1]} twice; expected each host once")
         slots = [int(slot) for slot in match[2].split(",")] if match[2] else sorted(whole[key])
         if len(set(slots)) < len(slots):
-            raise LaunchError(f"{place}: names a slot of {match[1]} twice; expected each once")
+            raise LaunchError(f"{flag}: names a slot of {match[1]} twice; expected each once")
         if absent := set(slots) - whole[key]:
             raise LaunchError(
-                f"{place}: {match[1]} has no slot {min(absent)}; expected 0 to {len(whole[key]) - 1}, "
+                f"{flag}: {match[1]} has no slot {min(absent)}; expected 0 to {len(whole[key]) - 1}, "
                 f"as in {source}"
             )
         named[key] = set(slots)

@@ -175,5 +175,5 @@ class LaunchPlan:
             return replace(self, hosts=tuple(hosts))
         (own,) = hosts
         return replace(
-            self, hosts=tuple(own if rank == self.node_rank else one for rank, one in enumerate(self.hosts))
+            self, hosts=tuple(own if rank == self.node_rank else host for rank, host in enumerate(self.hosts))
         )

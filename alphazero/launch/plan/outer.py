@@ -145,8 +145,8 @@ def expand_hosts(text: str, name: str) -> tuple[str, ...]:
     for part in re.findall(PART, text):
         pieces = re.split(r"[][]", part)  # plain text and insides of brackets by turns
         choices = [
-            list(_expand_ranges(piece, text, name)) if place % 2 else [piece]
-            for place, piece in enumerate(pieces)
+            list(_expand_ranges(piece, text, name)) if index % 2 else [piece]
+            for index, piece in enumerate(pieces)
         ]
         hosts += map("".join, itertools.product(*choices))
     return tuple(hosts)
@@ -209,7 +209,7 @@ def read_outer(environment: Mapping[str, str]) -> OuterLauncher:
     """
     addr = next((name for name in ADDRESSES if environment.get(name)), "")
     port = next((name for name in PORTS if environment.get(name)), "")
-    found = OuterLauncher(
+    launcher = OuterLauncher(
         master_addr=SettingClaim(environment[addr], f"{addr}={environment[addr]}") if addr else None,
         master_port=_number_claim(environment, port) if port else None,
     )
@@ -226,8 +226,8 @@ def read_outer(environment: Mapping[str, str]) -> OuterLauncher:
                 f"expected it once per machine, or `alphazero train` (or unset {size} if it is a leftover)"
             )
         node_rank = _number_claim(environment, rank)
-        return replace(found, nodes=nodes, node_rank=node_rank, mpi_variable=size if is_mpi else "")
-    return found
+        return replace(launcher, nodes=nodes, node_rank=node_rank, mpi_variable=size if is_mpi else "")
+    return launcher
 
 
 def _number_claim(environment: Mapping[str, str], name: str) -> SettingClaim[int]:
@@ -265,10 +265,10 @@ def read_task(environment: Mapping[str, str]) -> dict[str, str]:
         return {}
     rank, local_rank = _number(environment, "SLURM_PROCID"), _number(environment, "SLURM_LOCALID")
     port = FIRST_PORT + (job.job_id + PORTS_BETWEEN_STEPS * _number(environment, "SLURM_STEP_ID")) % NUM_PORTS
-    place = {"MASTER_ADDR": job.hosts[0] if len(job.hosts) > 1 else LOOPBACK, "MASTER_PORT": str(port)}
-    return _of_task([size, rank, job.tasks_per_node[job.node_rank], local_rank], place)
+    master = {"MASTER_ADDR": job.hosts[0] if len(job.hosts) > 1 else LOOPBACK, "MASTER_PORT": str(port)}
+    return _of_task([size, rank, job.tasks_per_node[job.node_rank], local_rank], master)
 
 
-def _of_task(numbers: list[int], place: Mapping[str, str]) -> dict[str, str]:
+def _of_task(numbers: list[int], master: Mapping[str, str]) -> dict[str, str]:
     names = ("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK")
-    return {**dict(zip(names, map(str, numbers), strict=True)), **place, ONE_HEAD_VARIABLE: "1"}
+    return {**dict(zip(names, map(str, numbers), strict=True)), **master, ONE_HEAD_VARIABLE: "1"}

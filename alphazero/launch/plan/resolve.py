@@ -200,12 +200,12 @@ def _choose_master(sources: Sources, num_nodes: int, hosts: tuple[HostPlan, ...]
     claims = sources.claims("master_addr", str)
     if sources.outer.master_addr is not None and num_nodes > 1:
         claims.append(sources.outer.master_addr)
-    found = agreed(claims)
-    if found is not None and not found.value:
+    claim = agreed(claims)
+    if claim is not None and not claim.value:
         raise LaunchError("--master-addr '': expected the address of node 0")
     if num_nodes == 1:  # no other machine is to reach it
-        return found.value if found is not None and names_loopback(found.value) else LOOPBACK
-    return found.value if found is not None else hosts[0].address
+        return claim.value if claim is not None and names_loopback(claim.value) else LOOPBACK
+    return claim.value if claim is not None else hosts[0].address
 
 
 def _own_address(nodes: SettingClaim[int], interface: str, machine: Machine) -> str:

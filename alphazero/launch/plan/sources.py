@@ -49,14 +49,14 @@ class Sources:
 
     def claims(self, key: str, kind: type[T]) -> list[SettingClaim[T]]:
         """What the flag and [cluster] give for a setting, in this order."""
-        found: list[SettingClaim[T]] = []
+        claims: list[SettingClaim[T]] = []
         value = getattr(self.request, key)
         if value is not None:
             assert isinstance(value, kind)
-            found.append(SettingClaim(value, f"{flag_of(key)} {value}"))
+            claims.append(SettingClaim(value, f"{flag_of(key)} {value}"))
         if key in self.file.places:
-            found.append(SettingClaim(getattr(self.file.config, key), self.file.shown(key)))
-        return found
+            claims.append(SettingClaim(getattr(self.file.config, key), self.file.shown(key)))
+        return claims
 
     def choice(self, key: str, kind: type[T], default: T) -> T:
         """Of a setting that sources may give differently, the first."""
@@ -130,13 +130,13 @@ def refuse_loopback(
     master_addr: str, machine: Machine, addresses_of: Callable[[str], tuple[str, ...]]
 ) -> None:
     """LaunchError where other hosts would take the master's address for themselves."""
-    found = [address for address in addresses_of(master_addr) if names_loopback(address)]
+    loopbacks = [address for address in addresses_of(master_addr) if names_loopback(address)]
     if names_loopback(master_addr):
         what = "is the loopback"
     elif ":" in master_addr and "%" not in master_addr and names_link(master_addr):
         what = "is an address of one link, and does not say of which"
-    elif found:
-        what = f"resolves to {found[0]} on {machine.host_name}, the loopback (a line of /etc/hosts)"
+    elif loopbacks:
+        what = f"resolves to {loopbacks[0]} on {machine.host_name}, the loopback (a line of /etc/hosts)"
     else:
         return
     own = outward_addresses(machine.addresses)
