@@ -192,8 +192,7 @@ def check(
     on_game: Callable[[], None] = lambda: None,
 ) -> Findings:
     """Play so many random games, as far as the time suffices. Raises RulesError for the first fault."""
-    findings, draw = Findings(), random.Random(seed)
-    began = time.perf_counter()
+    findings, draw, began = Findings(), random.Random(seed), time.perf_counter()
     while findings.games < num_games and not findings.out_of_time:
         game = _Game(rules, findings, began + most_seconds)
         is_on_copies = findings.games < GAMES_ON_COPIES or findings.games % THEN_ONE_IN == 0
