@@ -36,7 +36,7 @@ class HjsonFile:
     flag: str = ""
     by_flag: frozenset[KeyPath] = frozenset()
 
-    def place(self, keys: KeyPath) -> str:
+    def location(self, keys: KeyPath) -> str:
         """Flag, or file and line, that a value comes from."""
         if keys in self.by_flag:
             return self.flag
@@ -45,7 +45,7 @@ class HjsonFile:
     def error(self, keys: KeyPath, value: object, wanted: str) -> ConfigError:
         """ConfigError naming file, line, key and value."""
         text = shortened(json.dumps(value))
-        return ConfigError(f"{self.place(keys)}: {shortened('.'.join(keys))} = {text}: {wanted}")
+        return ConfigError(f"{self.location(keys)}: {shortened('.'.join(keys))} = {text}: {wanted}")
 
     def with_values(self, flag: str, given: Sequence[str]) -> HjsonFile:
         """The same with values of a flag, KEY=VALUE each, which beat the file's. Raises ConfigError."""

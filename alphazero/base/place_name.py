@@ -17,32 +17,32 @@ def is_url(text: str) -> bool:
     return "://" in text
 
 
-def read_place(place: str, text: str) -> str:
-    """The name of a place as a flag or a file gives it; `place` begins the messages.
+def read_place(source: str, text: str) -> str:
+    """The name of a place as a flag or a file gives it; `source` begins the messages.
 
     Raises ConfigError for what names none, and for secrets, which would be shown to all who see the command
     line or the log; the message does not repeat them.
     """
     if not text or not text.isprintable():
-        raise ConfigError(f"{place} {quoted(text)}: expected a directory or a URL")
+        raise ConfigError(f"{source} {quoted(text)}: expected a directory or a URL")
     if not is_url(text):
         return text
     scheme = text.partition("://")[0]
     if scheme not in SCHEMES:
         raise ConfigError(
-            f"{place} {quoted(scheme)}://...: expected a directory, or {'://, '.join(SCHEMES)}://"
+            f"{source} {quoted(scheme)}://...: expected a directory, or {'://, '.join(SCHEMES)}://"
         )
     try:
         url = urlsplit(text)
     except ValueError:
-        raise ConfigError(f"{place} {scheme}://...: is no URL; expected {scheme}://NAME/PATH") from None
+        raise ConfigError(f"{source} {scheme}://...: is no URL; expected {scheme}://NAME/PATH") from None
     user, at, _ = url.netloc.rpartition("@")
     secrets = [name for name, _ in parse_qsl(url.query, keep_blank_values=True) if _SECRET.search(name)]
     if at and (":" in user or scheme == "s3"):
         secrets.append("user:password@")
     if secrets:
         raise ConfigError(
-            f"{place} {scheme}://...: has {', '.join(secrets)}, which others can read here; expected a URL "
+            f"{source} {scheme}://...: has {', '.join(secrets)}, which others can read here; expected a URL "
             "without secrets, and credentials in the environment or a file (docs/actors.md)"
         )
     return text

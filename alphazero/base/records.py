@@ -45,8 +45,8 @@ def from_output(kind: type[T], mark: str, output: str) -> T | None:
 
 def from_table(kind: type[T], table: object) -> T:
     """The record of this kind in a table of JSON; ValueError where the table holds something else."""
-    found: T = _value(kind, table)
-    return found
+    record: T = _value(kind, table)
+    return record
 
 
 def _value(kind: Any, value: Any) -> Any:  # noqa: ANN401 - of any type
@@ -56,14 +56,14 @@ def _value(kind: Any, value: Any) -> Any:  # noqa: ANN401 - of any type
     if origin in (types.UnionType, typing.Union):
         if value is None and type(None) in arguments:
             return None
-        (kind,) = (one for one in arguments if one is not type(None))
+        (kind,) = (argument for argument in arguments if argument is not type(None))
         return _value(kind, value)
     if origin is tuple and isinstance(value, list):
         if arguments[-1] is Ellipsis:
-            return tuple(_value(arguments[0], one) for one in value)
-        return tuple(_value(one, item) for one, item in zip(arguments, value, strict=True))
+            return tuple(_value(arguments[0], element) for element in value)
+        return tuple(_value(argument, item) for argument, item in zip(arguments, value, strict=True))
     if origin is dict and isinstance(value, dict):
-        return {name: _named(name, arguments[1], one) for name, one in value.items()}
+        return {name: _named(name, arguments[1], entry) for name, entry in value.items()}
     if isinstance(kind, type) and issubclass(kind, Enum | Path) and isinstance(value, str):
         return kind(value)
     if kind is float and type(value) is int:

@@ -76,7 +76,7 @@ def setting(
     """A dataclass field with all that there is to know of a setting.
 
     default: also what runs did that are older than the setting. reads: what makes a value of a text that is
-    none of the choices, or raises ConfigError; it gets the place for its message as well. minimum, maximum:
+    none of the choices, or raises ConfigError; it gets the source for its message as well. minimum, maximum:
     inclusive. words: texts that stand for values. pattern: what a text must match, shown in messages as
     `expected`. aliases: other names of the flag. metavar: what --help calls its value. is_common: listed by
     --help, the others by --help all. is_place: names where files lie, which reports do not compare. has_flag:
@@ -196,7 +196,7 @@ class TomlFile:
     text: str
     table: dict[str, Any]
 
-    def place(self, section: str, key: str = "") -> str:
+    def location(self, section: str, key: str = "") -> str:
         """file:line of a section, or of a key in it; a section of "" is the top of the file.
 
         The parser keeps no lines: this is the first line of the section that begins with the key.
@@ -240,7 +240,7 @@ def _refuse_long_keys(path: Path, text: str) -> None:
 def table_of(file: TomlFile, name: str, entries: object) -> dict[str, Any]:
     """What stands under `name` in a file. Raises ConfigError where it is no table."""
     if not isinstance(entries, dict):
-        raise ConfigError(f"{file.place(name)}: {quoted(entries)}: expected a table [{name}]")
+        raise ConfigError(f"{file.location(name)}: {quoted(entries)}: expected a table [{name}]")
     return entries
 
 
@@ -250,7 +250,7 @@ def refuse_section(file: TomlFile, name: str, known: Mapping[str, type]) -> typi
     near = near_match(f"[{name}]", sections)
     expected = f"did you mean {near}? Expected" if near else "expected"
     raise ConfigError(
-        f"{file.place(name)}: {quoted(name)}: no such section; {expected} {', '.join(sections)}"
+        f"{file.location(name)}: {quoted(name)}: no such section; {expected} {', '.join(sections)}"
     )
 
 
@@ -263,12 +263,12 @@ def values_of(section: type, file: TomlFile, name: str, entries: Mapping[str, An
     known = {entry.name: entry for entry in flag_fields(section)}
     values: dict[str, Any] = {}
     for key, value in entries.items():
-        place = file.place(name, key)
+        location = file.location(name, key)
         if key not in known:
             raise ConfigError(
-                f"{place}: {quoted(key)} = {quoted(value)}: no such setting; {one_of(key, known)}"
+                f"{location}: {quoted(key)} = {quoted(value)}: no such setting; {one_of(key, known)}"
             )
-        values[key] = checked(f"{place}: {key}", value, kinds[key], known[key])
+        values[key] = checked(f"{location}: {key}", value, kinds[key], known[key])
     return values
 
 
@@ -282,20 +282,20 @@ def values_of_flags(section: type, flags: Mapping[str, object]) -> dict[str, Any
     }
 
 
-def checked(place: str, value: object, kind: Any, entry: dataclasses.Field[Any]) -> Any:  # noqa: ANN401
+def checked(source: str, value: object, kind: Any, entry: dataclasses.Field[Any]) -> Any:  # noqa: ANN401
     """`value` (text of a flag, or what TOML held) as `kind`, within the field's choices and range."""
     if typing.get_origin(kind) is tuple:
         item = typing.get_args(kind)[0]
         if not isinstance(value, (list, tuple)):
-            raise ConfigError(f"{place}: {quoted(value)}: expected a list of {_PLURALS[item]}")
-        return tuple(checked(place, one, item, entry) for one in value)
+            raise ConfigError(f"{source}: {quoted(value)}: expected a list of {_PLURALS[item]}")
+        return tuple(checked(source, part, item, entry) for part in value)
     if isinstance(value, str) and value in entry.metadata["words"]:
         return entry.metadata["words"][value]
     converted = _convert(value, kind)
     if isinstance(converted, str) and entry.metadata["reads"] and converted not in entry.metadata["choices"]:
-        return entry.metadata["reads"](place, converted)
+        return entry.metadata["reads"](source, converted)
     if converted is None or not _is_allowed(converted, entry.metadata):
-        raise ConfigError(f"{place}: {quoted(value)}: expected {_expected(kind, entry.metadata)}")
+        raise ConfigError(f"{source}: {quoted(value)}: expected {_expected(kind, entry.metadata)}")
     return converted
 
 

@@ -78,15 +78,15 @@ def exit_text(exit_code: int) -> str:
 def near_match(word: str, known: Iterable[str]) -> str:
     """The known word that was misspelt, or of which `word` is the beginning; "" where there is none."""
     words = list(known)
-    begun = (one for one in words if len(word) > 2 and one.startswith((f"{word}-", f"{word}_")))
-    return next(itertools.chain((one for one in words if _is_misspelt(word, one)), begun), "")
+    begun = (name for name in words if len(word) > 2 and name.startswith((f"{word}-", f"{word}_")))
+    return next(itertools.chain((name for name in words if _is_misspelt(word, name)), begun), "")
 
 
 def _is_misspelt(word: str, known: str) -> bool:
     """True for a letter more, less or another one, or two that changed places, but for the first letter."""
     one, other = (text[:QUOTED_WIDTH].lower().translate(DASHES) for text in (word, known))
     shorter = min(len(one), len(other))
-    start = next((place for place in range(shorter) if one[place] != other[place]), shorter)
+    start = next((index for index in range(shorter) if one[index] != other[index]), shorter)
     rest, other_rest = one[start:], other[start:]
     is_swapped = rest[1::-1] == other_rest[:2] and rest[2:] == other_rest[2:]
     is_one = rest[1:] == other_rest[1:] or rest[1:] == other_rest or rest == other_rest[1:]

@@ -167,8 +167,8 @@ def _plain(san: str) -> str:
 
 def _without_origin(san: str) -> str:
     """'Nbd2' as 'Nd2': a piece and where it goes."""
-    found = re.fullmatch(r"([NBRQK])[a-h]?[1-8]?x?([a-h][1-8])", _plain(san))
-    return found[1] + found[2] if found else _plain(san)
+    match = re.fullmatch(r"([NBRQK])[a-h]?[1-8]?x?([a-h][1-8])", _plain(san))
+    return match[1] + match[2] if match else _plain(san)
 
 
 def _board(line: Line) -> chess.Board:

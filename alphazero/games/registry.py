@@ -38,7 +38,7 @@ def policy_maps(moves: Sequence[str]) -> tuple[tuple[int, ...], tuple[int, ...]]
     """
     vectors = [(files * steps, ranks * steps) for files, ranks in _QUEEN_DIRECTIONS for steps in range(1, 8)]
     planes = {vector: plane for plane, vector in enumerate([*vectors, *_KNIGHT_JUMPS])}
-    flat, places = [], []
+    flat, attention = [], []
     for move in moves:
         from_file, to_file = (ord(letter) - ord("a") for letter in (move[0], move[2]))
         from_rank, to_rank = int(move[1]) - 1, int(move[3]) - 1
@@ -46,13 +46,13 @@ def policy_maps(moves: Sequence[str]) -> tuple[tuple[int, ...], tuple[int, ...]]
         if len(move) == 5:
             direction = _PROMOTION_FILES.index(to_file - from_file)
             plane = 64 + direction * len(_PROMOTION_PIECES) + _PROMOTION_PIECES.index(move[4])
-            place = 64 * 64 + (from_file * 8 + to_file) * 3 + _PIECES_OF_ATTENTION.index(move[4])
+            index = 64 * 64 + (from_file * 8 + to_file) * 3 + _PIECES_OF_ATTENTION.index(move[4])
         else:
             plane = planes[to_file - from_file, to_rank - from_rank]
-            place = origin * 64 + to_rank * 8 + to_file
+            index = origin * 64 + to_rank * 8 + to_file
         flat.append(plane * 64 + origin)
-        places.append(place)
-    return tuple(flat), tuple(places)
+        attention.append(index)
+    return tuple(flat), tuple(attention)
 
 
 def chess_policy_moves() -> Sequence[str]:
@@ -184,7 +184,7 @@ def get_game(name: str) -> Game:
     raise ConfigError(f"game {quoted(name)}: expected one of {', '.join(_BY_NAME)}, {names.FORMS}")
 
 
-def read_game(place: str, text: str) -> str:
+def read_game(source: str, text: str) -> str:
     """The name of a game as a flag or a settings file gives it: that of a Python file is the one recorded.
 
     The file counts as named by the user from now on. Raises ConfigError.
@@ -192,7 +192,7 @@ def read_game(place: str, text: str) -> str:
     if text in _BY_NAME:
         return text
     if not names.is_outside(text):
-        raise ConfigError(f"{place}: {quoted(text)}: {one_of(text, _BY_NAME)}, {names.FORMS}")
+        raise ConfigError(f"{source}: {quoted(text)}: {one_of(text, _BY_NAME)}, {names.FORMS}")
     asked = names.class_of(text)
     if asked is None:
         return openspiel.recorded(text)

@@ -49,8 +49,8 @@ class BestMoves:
 class Tablebases:
     """The tables of one or several directories; any thread may ask."""
 
-    def __init__(self, paths: str, place: str, *, fifty_moves: bool = True) -> None:
-        """paths: directories, divided by the system's path separator as in lc0. place: how messages name it.
+    def __init__(self, paths: str, source: str, *, fifty_moves: bool = True) -> None:
+        """paths: directories, divided by the system's path separator as in lc0. source: how messages name it.
 
         fifty_moves: False: a win is a win, however long it takes (Stockfish's Syzygy50MoveRule).
         Raises ConfigError for a directory that is not there or holds no table, DataError for a damaged file.
@@ -58,14 +58,13 @@ class Tablebases:
         from alphazero.games.table_files import CheckedTables
 
         self.paths = paths
-        self._place = place
+        self._source = source
         self._fifty_moves = fifty_moves
         self._tables = CheckedTables()
         sizes: dict[str, int] = {}
         for text in paths.split(os.pathsep):
-            found = _tables_in(Path(text), place)
-            for path, size_bytes in found.items():
-                _check_file(path, size_bytes, place)
+            for path, size_bytes in _tables_in(Path(text), source).items():
+                _check_file(path, size_bytes, source)
                 sizes[path.name] = size_bytes
                 self._tables.add_file(os.fspath(path))
         self.most_pieces = max(len(name.split(".")[0]) - 1 for name in sizes)
@@ -196,34 +195,34 @@ class Tablebases:
         except OSError as error:
             file = error.filename or self.paths
             raise DataError(
-                f"{self._place} {file}: cannot be read: {error.strerror or reason(error)}"
+                f"{self._source} {file}: cannot be read: {error.strerror or reason(error)}"
             ) from error
         except DamagedTableError as error:
             expected = "expected a Syzygy table as it was downloaded"
-            raise DataError(f"{self._place} {reason(error)}; {expected}") from error
+            raise DataError(f"{self._source} {reason(error)}; {expected}") from error
 
 
-def _tables_in(directory: Path, place: str) -> Mapping[Path, int]:
+def _tables_in(directory: Path, source: str) -> Mapping[Path, int]:
     """The tables of a directory with their sizes, by name. Raises ConfigError where there is none."""
     from chess.syzygy import is_tablename
 
     try:
         files = sorted(directory.iterdir())
-        found = {path: path.stat().st_size for path in files if path.suffix in SUFFIXES and path.is_file()}
+        sizes = {path: path.stat().st_size for path in files if path.suffix in SUFFIXES and path.is_file()}
     except OSError as error:
         problem = error.strerror or "cannot be read"
         raise ConfigError(
-            f"{place} {str(directory)!r}: {problem}; expected a directory of Syzygy tables"
+            f"{source} {str(directory)!r}: {problem}; expected a directory of Syzygy tables"
         ) from None
-    found = {path: size for path, size in found.items() if is_tablename(path.stem)}
-    if not any(path.suffix == SUFFIXES[0] for path in found):
+    sizes = {path: size for path, size in sizes.items() if is_tablename(path.stem)}
+    if not any(path.suffix == SUFFIXES[0] for path in sizes):
         raise ConfigError(
-            f"{place} {str(directory)!r}: no tables; expected Syzygy files such as KRvK{SUFFIXES[0]}"
+            f"{source} {str(directory)!r}: no tables; expected Syzygy files such as KRvK{SUFFIXES[0]}"
         )
-    return found
+    return sizes
 
 
-def _check_file(path: Path, size_bytes: int, place: str) -> None:
+def _check_file(path: Path, size_bytes: int, source: str) -> None:
     """Raises DataError unless the file begins and ends as a table does."""
     import chess
 
@@ -232,10 +231,10 @@ def _check_file(path: Path, size_bytes: int, place: str) -> None:
         with path.open("rb") as file:
             begin = file.read(4)
     except OSError as error:
-        raise DataError(f"{place} {path}: cannot be read: {error.strerror}") from error
+        raise DataError(f"{source} {path}: cannot be read: {error.strerror}") from error
     if begin != magic or size_bytes % _BLOCK_BYTES != _CHECKSUM_BYTES:
         raise DataError(
-            f"{place} {path}: damaged, of {size_bytes:,} bytes beginning with {begin.hex() or 'nothing'}; "
+            f"{source} {path}: damaged, of {size_bytes:,} bytes beginning with {begin.hex() or 'nothing'}; "
             "expected a whole Syzygy table"
         )
 

@@ -107,7 +107,7 @@ def environment() -> dict[str, object]:
     changes = git("status", "--porcelain", "--untracked-files=no")
     changed_files = [] if changes == UNKNOWN else [line.split()[-1] for line in changes.splitlines()]
     try:
-        devices: list[dict[str, Any]] = [asdict(one) for one in list_devices(device_files_present())]
+        devices: list[dict[str, Any]] = [asdict(device) for device in list_devices(device_files_present())]
     except LaunchError as error:
         devices = [{"fault": str(error)}]
     branch = git("rev-parse", "--abbrev-ref", "HEAD")

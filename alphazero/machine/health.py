@@ -147,10 +147,10 @@ def _finding_lines(report: HealthReport) -> list[str]:
     for finding in report.findings:
         if finding.severity is Severity.UNKNOWN:
             unknown.setdefault(finding.device or "host", []).append(finding.name)
-    passes = [one for one in report.findings if one.severity is Severity.OK and not one.device]
+    good = [finding for finding in report.findings if finding.severity is Severity.OK and not finding.device]
     rows = [
-        (one.severity.word, one.device or "host", one.name, one.value_text, one.advice)
-        for one in (*report.faults(), *passes)
+        (finding.severity.word, finding.device or "host", finding.name, finding.value_text, finding.advice)
+        for finding in (*report.faults(), *good)
     ]
     return table(
         [*rows, *(("unknown", device, ", ".join(names), "?", "") for device, names in unknown.items())]

@@ -285,7 +285,9 @@ def judge_host(reading: HostReading, host: str, num_gpus: int, *, running: bool 
     judge.compare("swap_used_percent", round(swap_percent, 1), SWAP_USED_PERCENT)
     if running:
         return [
-            one for one in judge.findings if one.name not in JUDGED_BY_ALARMS or one.severity is Severity.FAIL
+            finding
+            for finding in judge.findings
+            if finding.name not in JUDGED_BY_ALARMS or finding.severity is Severity.FAIL
         ]
     judge.compare("load_per_core", round(reading.load / reading.cores, 2), LOAD_PER_CORE)
     if num_gpus:

@@ -38,7 +38,7 @@ def memory_error(error: BaseException | None) -> BaseException | None:
     torch's own type is known by its name: a host without torch asks as well.
     """
     while error is not None:
-        names = {one.__name__ for one in type(error).__mro__}
+        names = {kind.__name__ for kind in type(error).__mro__}
         if isinstance(error, MemoryError) or "OutOfMemoryError" in names:
             return error
         text = str(error).lower()

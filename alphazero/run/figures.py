@@ -121,7 +121,7 @@ class RunFigures:
         steps = self.of(STEP).step
         missing = np.diff(steps) - 1
         missing[missing > LONGEST_GAP] = 0
-        gaps = [steps[place] + np.arange(1, missing[place] + 1) for place in np.flatnonzero(missing)]
+        gaps = [steps[index] + np.arange(1, missing[index] + 1) for index in np.flatnonzero(missing)]
         return np.concatenate([np.zeros(0), *gaps])
 
 
@@ -171,8 +171,8 @@ class _Reader:
 def _newest(columns: Mapping[str, array[float]]) -> Lines:
     steps = np.array(columns[STEP])
     # np.unique keeps the first of equals: of the reversed lines, the last written.
-    unique, place = np.unique(steps[::-1], return_index=True)
-    chosen = len(steps) - 1 - place
+    unique, rows = np.unique(steps[::-1], return_index=True)
+    chosen = len(steps) - 1 - rows
     joined = {name: np.full(len(steps), math.nan) for name in columns if name != STEP}
     for name, column in joined.items():
         column[: len(columns[name])] = columns[name]

@@ -107,11 +107,11 @@ def _runs_in(directory: Path) -> list[Path]:
 
 
 def _only_run(directory: Path, asked: str, expected: str) -> Path:
-    found = _runs_in(directory)
-    if len(found) != 1:
-        names = ", ".join(map(str, found)) or "no run"
+    runs = _runs_in(directory)
+    if len(runs) != 1:
+        names = ", ".join(map(str, runs)) or "no run"
         raise WeightsError(shortened(f"{asked}: {directory}/ holds {names}; expected {expected}"))
-    return found[0]
+    return runs[0]
 
 
 def _of_run(run: Path, which: str, asked: str) -> Path:
@@ -125,11 +125,11 @@ def _of_run(run: Path, which: str, asked: str) -> Path:
         choices = ", ".join([LATEST, *marked, *steps])
         raise WeightsError(f"{asked}: {quoted(which)} names no checkpoint; expected one of {choices}")
     passed_over: list[str] = []
-    found = _named(directory, which, asked, passed_over.append, hash_files=False)
-    if found is None:
+    checkpoint = _named(directory, which, asked, passed_over.append, hash_files=False)
+    if checkpoint is None:
         faults = "; ".join(passed_over) or "there is none yet"
         raise CheckpointError(f"{asked}: no complete checkpoint ({faults}); expected {WEIGHTS_SPELLINGS}")
-    return found
+    return checkpoint
 
 
 def _is_word(word: str) -> bool:

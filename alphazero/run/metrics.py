@@ -84,14 +84,14 @@ def cut_after(path: Path, step: int) -> None:
 
 
 def _is_before(line: bytes, step: int) -> bool:
-    found = _BEGINNING.match(line)
-    if found is None or found[1] in _EVENTS:
+    match = _BEGINNING.match(line)
+    if match is None or match[1] in _EVENTS:
         return True
-    if found[1] == b"epoch":
-        found = _END_OF_EPOCH.search(line)
-        return found is None or int(found[1]) <= step
+    if match[1] == b"epoch":
+        match = _END_OF_EPOCH.search(line)
+        return match is None or int(match[1]) <= step
     # A generation stands at the step before it, whose checkpoint comes before its games.
-    return int(found[2]) + (found[1] == b"self_play") <= step
+    return int(match[2]) + (match[1] == b"self_play") <= step
 
 
 class AllWriters:

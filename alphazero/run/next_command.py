@@ -88,7 +88,7 @@ def without(arguments: Sequence[str], flag: str) -> list[str]:
 def _short(program: Path) -> str:
     """A program or file as it can be typed here: as PATH knows it, or relative where it lies below."""
     path = program.absolute()
-    if (found := shutil.which(path.name)) and Path(found).absolute() == path:
+    if (on_path := shutil.which(path.name)) and Path(on_path).absolute() == path:
         return path.name
     here = Path.cwd()
     return f"./{path.relative_to(here)}" if path.is_relative_to(here) else str(path)

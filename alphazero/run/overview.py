@@ -147,10 +147,10 @@ def _newest(run: RunDirectory) -> tuple[int, int]:
     Raises CheckpointError where there are some and all of them are damaged.
     """
     faults: list[str] = []
-    found = files.find_newest(run.checkpoints, faults.append, hash_files=False)
-    if found is None and faults:
+    checkpoint = files.find_newest(run.checkpoints, faults.append, hash_files=False)
+    if checkpoint is None and faults:
         raise CheckpointError(f"no checkpoint can be read: {faults[0]}")
-    if found is None:
+    if checkpoint is None:
         return -1, -1
-    num_steps = files.read_json(found / files.STATE).get("num_steps")
-    return files.step_of(found), num_steps if type(num_steps) is int else -1
+    num_steps = files.read_json(checkpoint / files.STATE).get("num_steps")
+    return files.step_of(checkpoint), num_steps if type(num_steps) is int else -1

@@ -227,8 +227,8 @@ def line_of(error: BaseException) -> str:
     line = next(iter(text.strip().splitlines()), "")[:MAX_TEXT]
     if not isinstance(error, OSError) or error.filename or error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return line
-    places = (Path.cwd(), Path(tempfile.gettempdir()), SHARED_MEMORY)
-    full = [str(place) for place in places if place.is_dir() and disk_usage(place).free < FULL_BYTES]
+    paths = (Path.cwd(), Path(tempfile.gettempdir()), SHARED_MEMORY)
+    full = [str(path) for path in paths if path.is_dir() and disk_usage(path).free < FULL_BYTES]
     return f"{line} on {platform.node()}{': ' if full else ''}{', '.join(full)}"
 
 

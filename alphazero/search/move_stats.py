@@ -36,8 +36,8 @@ def move_stats(
     for move in seen.moves:
         q = move.q if move.visits or move.proven is not None else first_play
         u = factor * move.prior / (1 + move.visits)
-        place = f"{line.move_to_index(move.move):<4}"
-        head = _head(texts[move.move], place, move.visits, move.prior)
+        index = f"{line.move_to_index(move.move):<4}"
+        head = _head(texts[move.move], index, move.visits, move.prior)
         own = _own_value(move, own_values.get(move.move))
         row = f"{head}{_values(move, q)}(U: {u:6.5f}) (S: {q + u:8.5f}) {own}"
         rows.append((move.visits, q + u, row))
@@ -49,9 +49,9 @@ def move_stats(
     ]
 
 
-def _head(label: str, place: str, visits: int, prior: float) -> str:
+def _head(label: str, number: str, visits: int, prior: float) -> str:
     digits = 1 if prior >= 0.99995 else 2
-    return f"{label:<5} ({place}) N: {visits:>7} (+ 0) (P: {100 * prior:5.{digits}f}%) "
+    return f"{label:<5} ({number}) N: {visits:>7} (+ 0) (P: {100 * prior:5.{digits}f}%) "
 
 
 def _values(of: MoveReport | Snapshot, q: float) -> str:

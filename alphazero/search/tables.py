@@ -64,10 +64,10 @@ class SearchTables:
     def begin(self, line: Line, among: Sequence[int], *, fast: bool) -> BestMoves | None:
         """The best of these moves (none: all) at the end of the line; begins to count. See Tablebases."""
         self.hits = 0
-        found = self._asked(lambda: self._tables.best_moves(line, among, fast=fast))
-        self.hits += found is not None
-        self._decides_tree = found is None
-        return found
+        best = self._asked(lambda: self._tables.best_moves(line, among, fast=fast))
+        self.hits += best is not None
+        self._decides_tree = best is None
+        return best
 
     def decide(self, packed: Positions) -> Results:
         """Of packed positions."""
@@ -77,14 +77,14 @@ class SearchTables:
         pieces = np.bitwise_count(np.bitwise_or.reduce(planes[:, :_PIECE_PLANES], axis=1))
         rights = packed[:, _CASTLING].any(axis=1)
         few = (pieces <= self._tables.most_pieces) & ~rights & (packed[:, _CLOCK] == 0)
-        found = {}
+        results = {}
         for row in np.flatnonzero(few).tolist():
             board = board_of(planes[row].tolist())
             result = self._asked(partial(self._tables.result, board))
             if result is not None:
-                found[row] = result
-        self.hits += len(found)
-        return found
+                results[row] = result
+        self.hits += len(results)
+        return results
 
     def _asked(self, question: Callable[[], T | None]) -> T | None:
         if self.is_lost:

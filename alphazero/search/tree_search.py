@@ -222,12 +222,12 @@ class TreeSearch:
 
         For the side to move here.
         """
-        found: dict[int | None, float] = {None: self._core.cached_value(self._line)}
+        values: dict[int | None, float] = {None: self._core.cached_value(self._line)}
         for move in moves:
             after = self._line.copy()
             after.push(move)
-            found[move] = -self._core.cached_value(after)
-        return {move: value for move, value in found.items() if not math.isnan(value)}
+            values[move] = -self._core.cached_value(after)
+        return {move: value for move, value in values.items() if not math.isnan(value)}
 
     def reset(self, evaluator: Evaluator, settings: TreeSettings, tables: SearchTables | None = None) -> None:
         """Another network, settings or tables; nothing known before is kept. Ends a search under way."""

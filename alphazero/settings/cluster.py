@@ -114,4 +114,4 @@ def read_cluster(source: str) -> ClusterFile:
     if file is None or "cluster" not in file.table:
         return ClusterFile()
     values = values_in(file, "cluster", ClusterConfig)
-    return ClusterFile(ClusterConfig(**values), {key: file.place("cluster", key) for key in values})
+    return ClusterFile(ClusterConfig(**values), {key: file.location("cluster", key) for key in values})

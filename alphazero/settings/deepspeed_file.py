@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 class FileValue:
     """A value for a setting.
 
-    name: of the setting. path: the key, with dots. place: file and line. is_default: not written, but what
-    DeepSpeed takes where its block exists. is_flag: given by SET_FLAG.
+    name: of the setting. path: the key, with dots. location: file and line. is_default: not written, but
+    what DeepSpeed takes where its block exists. is_flag: given by SET_FLAG.
     """
 
     name: str
     value: Any
     path: str
-    place: str = ""
+    location: str = ""
     is_default: bool = False
     is_flag: bool = False
 
@@ -117,8 +117,8 @@ class _Reading:
     def error(self, path: str, value: object, wanted: str) -> ConfigError:
         return self.file.error(tuple(path.split(".")), value, wanted)
 
-    def place(self, path: str) -> str:
-        return self.file.place(tuple(path.split(".")))
+    def location(self, path: str) -> str:
+        return self.file.location(tuple(path.split(".")))
 
 
 SET_FLAG = "--deepspeed-set"
@@ -253,8 +253,8 @@ def _values_in(reading: _Reading) -> Iterator[FileValue]:
             values = None if key.default is None else _read(reading, key, key.default)
         for name, value in zip(key.sets.split(), values or (), strict=False):
             if "muon" not in name or reading.variant("optimizer") == "Muon":
-                place = reading.place(key.path)
-                yield FileValue(name, value, key.path, place, is_default, place == SET_FLAG)
+                location = reading.location(key.path)
+                yield FileValue(name, value, key.path, location, is_default, location == SET_FLAG)
 
 
 def _precision(reading: _Reading) -> tuple[FileValue | None, frozenset[str]]:
@@ -281,7 +281,7 @@ def _precision(reading: _Reading) -> tuple[FileValue | None, frozenset[str]]:
         wanted = f"{first.partition('.')[0]} is enabled too; expected one of the two"
         raise reading.error(second, True, wanted)
     for path, precision in on.items():
-        place = reading.place(path)
-        return FileValue(PRECISION, precision, path, place, is_flag=place == SET_FLAG), frozenset(off)
+        location = reading.location(path)
+        return FileValue(PRECISION, precision, path, location, is_flag=location == SET_FLAG), frozenset(off)
     fp32 = FileValue(PRECISION, "fp32", "fp16, bf16, torch_autocast", str(reading.file.path), is_default=True)
     return None if is_auto else fp32, frozenset(off)

@@ -116,11 +116,10 @@ def in_our_words(message: str) -> str:
     """argparse's message as ours are: the flag, the value got and the value expected."""
     message = re.sub(r"^argument (--[^ /:]+)[^ :]*", r"\1", message)
     message = re.sub(r"^argument ", "", message)
-    found = re.fullmatch(r"(.+?): invalid choice: (.+) \(choose from (.*)\)", message, re.DOTALL)
-    if found:
-        place, value, choices = found[1], found[2], found[3].replace("'", "").split(", ")
+    if match := re.fullmatch(r"(.+?): invalid choice: (.+) \(choose from (.*)\)", message, re.DOTALL):
+        argument, value, choices = match[1], match[2], match[3].replace("'", "").split(", ")
         shown = quoted(value.strip("'\"")) if value[:1] in "'\"" else value
-        return f"{place}: {shown}: {one_of(value.strip(chr(39)), choices)}"
+        return f"{argument}: {shown}: {one_of(value.strip(chr(39)), choices)}"
     return message
 
 

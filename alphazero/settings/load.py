@@ -192,7 +192,7 @@ def values_in(file: TomlFile, name: str, section: type) -> dict[str, Any]:
     known = {entry.name for entry in flag_fields(section)}
     for key in entries:
         if key not in known and (in_json := key_of(key)):
-            raise ConfigError(f"{file.place(name, key)}: {key}: expected {in_json} in a ds_config.json")
+            raise ConfigError(f"{file.location(name, key)}: {key}: expected {in_json} in a ds_config.json")
     return values_of(section, file, name, entries)
 
 
@@ -215,19 +215,18 @@ def _taken(
     """What ds_config.json sets, by field. values: of all files and flags; by_user: of the user's own file."""
     values = {**{entry.name: entry.default for kind in SECTIONS.values() for entry in fields(kind)}, **values}
     taken: dict[str, Any] = {}
-    for one in _effective(settings, values, by_flag):
-        if one.name in by_flag:
-            if one.is_flag and one.value != values[one.name]:
-                typed = f"{flag_of(one.name)} {_shown(values[one.name])}"
-                raise ConfigError(
-                    f"{one.place} {one.path}={_shown(one.value)} contradicts {typed}; expected one of them"
-                )
+    for setting in _effective(settings, values, by_flag):
+        name, value = setting.name, setting.value
+        if name in by_flag:
+            if setting.is_flag and value != values[name]:
+                typed, key = f"{flag_of(name)} {_shown(values[name])}", f"{setting.path}={_shown(value)}"
+                raise ConfigError(f"{setting.location} {key} contradicts {typed}; expected one of them")
             continue
-        if one.name in by_user and one.value != values[one.name] and not one.is_flag:
-            if one.is_default:
+        if name in by_user and value != values[name] and not setting.is_flag:
+            if setting.is_default:
                 continue
-            raise _contradiction(settings, source, one.name, values, f"{one.name} = {one.value!r}")
-        taken[one.name] = one.value
+            raise _contradiction(settings, source, name, values, f"{name} = {value!r}")
+        taken[name] = value
     precision = values["precision"]
     if precision in settings.precisions_off and "precision" in by_user.keys() - by_flag.keys():
         raise _contradiction(settings, source, "precision", values, f"{precision}.enabled = false")
@@ -247,34 +246,35 @@ def _effective(
     settings: DeepSpeedSettings, values: Mapping[str, Any], by_flag: Collection[str]
 ) -> list[FileValue]:
     """The last value of each setting, without blocks that a flag discards."""
-    given = {one.name: one.value for one in settings.values}
+    given = {setting.name: setting.value for setting in settings.values}
     left = {
         block
         for block, name in CHOOSERS.items()
         if name in by_flag and given.get(name) not in (None, values[name])
     }
-    last = {one.name: one for one in settings.values if one.path.partition(".")[0] not in left}
-    return list(last.values())
+    kept = (setting for setting in settings.values if setting.path.partition(".")[0] not in left)
+    return list({setting.name: setting for setting in kept}.values())
 
 
 def decided(config: Config) -> list[str]:
     """Lines to print: what a ds_config.json decided and what not, what DeepSpeed gets, what is ignored."""
     settings = config.deepspeed
     values = {name: value for section in SECTIONS for name, value in vars(getattr(config, section)).items()}
-    lines = []
-    used = [one for one in _effective(settings, values, config.set_by_flag) if one.name in config.set_by_json]
-    if used:
-        lines.append(f"{settings.source}: {', '.join(f'{one.name} {_shown(one.value)}' for one in used)}")
+    last = _effective(settings, values, config.set_by_flag)
+    used = [setting for setting in last if setting.name in config.set_by_json]
+    texts = [f"{setting.name} {_shown(setting.value)}" for setting in used]
+    lines = [f"{settings.source}: {', '.join(texts)}"] if texts else []
     beaten = {}
-    for one in settings.values:
-        if one in used or one.is_default or values[one.name] == one.value:
+    for setting in settings.values:
+        name, value = setting.name, setting.value
+        if setting in used or setting.is_default or values[name] == value:
             continue
-        by, chooser = f"{one.name} {_shown(values[one.name])}", CHOOSERS.get(one.path.partition(".")[0], "")
-        if one.name in config.set_by_flag:
-            by = f"{flag_of(one.name)} {_shown(values[one.name])}"
+        by, chooser = f"{name} {_shown(values[name])}", CHOOSERS.get(setting.path.partition(".")[0], "")
+        if name in config.set_by_flag:
+            by = f"{flag_of(name)} {_shown(values[name])}"
         elif chooser in config.set_by_flag:
             by = f"{flag_of(chooser)} {values[chooser]}"
-        beaten[f"{one.path} {_shown(one.value)} ({by})"] = one
+        beaten[f"{setting.path} {_shown(value)} ({by})"] = setting
     if beaten:
         lines.append(f"{settings.source}: not taken: {', '.join(beaten)}")
     stage = config.training.zero_stage

@@ -162,14 +162,14 @@ def _checked(value: object, kind: object, entry: dataclasses.Field[Any]) -> Any:
 
     A Python file is not run because a checkpoint names it: only where this start's command line does so too.
     """
-    place = f"checkpoint: {entry.name}"
+    key = f"checkpoint: {entry.name}"
     try:
         if entry.metadata["reads"] and isinstance(value, str) and (asked := class_of(value)):
             if (now := version_now(value)) == value and not asked.digest:
                 flag = f"{flag_of(entry.name)} {shlex.quote(f'PATH/{asked.plain}')}"
-                raise ConfigError(f"{place}: {quoted(value)}: is run only where you name it; expected {flag}")
+                raise ConfigError(f"{key}: {quoted(value)}: is run only where you name it; expected {flag}")
             value = now
-        return checked(place, value, kind, entry)
+        return checked(key, value, kind, entry)
     except ConfigError as error:
         raise ConfigError(str(error), found_by_all_ranks=True) from error
 

@@ -167,7 +167,7 @@ class SelfPlayConfig:
     place: str = setting(
         "",
         "directory or URL where actors bring their games (default: the directory `place` of the run)",
-        reads=lambda place, text: read_place(place, text) if text else text,
+        reads=lambda source, text: read_place(source, text) if text else text,
         metavar="PLACE",
         scope=Scope.START,
         is_place=True,

@@ -121,7 +121,7 @@ def test_a_rate_of_the_file_is_not_scaled_by_a_preset(write, tmp_path):
 
 def test_the_place_of_each_setting_is_known(write):
     settings = read_deepspeed_settings(write('{\n"train_batch_size": 8}'))
-    (place,) = (one.place for one in settings.values if one.name == "batch_size")
+    (place,) = (one.location for one in settings.values if one.name == "batch_size")
     assert place.endswith("ds.json:2")
 
 

@@ -64,7 +64,7 @@ class _Game:
     """One random game. deadline: of time.perf_counter."""
 
     rules: Rules
-    found: Findings
+    findings: Findings
     deadline: float
     moves: list[int] = field(default_factory=list)
 
@@ -74,7 +74,7 @@ class _Game:
 
     def play(self, draw: random.Random, is_on_copies: bool) -> None:
         """To its end, or to that of the time. Raises AnswerError, and whatever the rules raise."""
-        rules, found = self.rules, self.found
+        rules, findings = self.rules, self.findings
         state, twin = rules.copy(rules.start), rules.copy(rules.start)
         now, last = self.look(state), -1
         start = now
@@ -82,7 +82,7 @@ class _Game:
             if len(self.moves) == rules.max_plies:
                 raise AnswerError(f"is_terminal() is false after {rules.max_plies:,} plies, max_game_length")
             if time.perf_counter() > self.deadline:
-                found.out_of_time = True
+                findings.out_of_time = True
                 return
             answered()
             player, legal = now["current_player"], now["legal_actions"]
@@ -105,15 +105,15 @@ class _Game:
                     "chance, and a clone() of everything",
                 )
                 twin = copy
-            found.moved[player] += 1
+            findings.moved[player] += 1
             last = player
         if is_on_copies:
             self.play_again(start, now)
-        found.games += 1
-        found.longest = max(found.longest, len(self.moves))
+        findings.games += 1
+        findings.longest = max(findings.longest, len(self.moves))
         for player, value in enumerate(now["returns"]):
-            found.wins[player] += value > 0
-            found.last_wins += value > 0 and player == last
+            findings.wins[player] += value > 0
+            findings.last_wins += value > 0 and player == last
 
     def look(self, state: State) -> Shown:
         """All that the rules show. Raises AnswerError for an answer that the core refuses."""
@@ -147,8 +147,8 @@ class _Game:
             raise AnswerError(f"action_to_string() is {texts[0]!r}; expected a text")
         if len(set(texts)) < len(texts):
             raise AnswerError("action_to_string() has one text for two legal actions; expected one for each")
-        self.found.largest = max(self.found.largest, float(np.abs(seen).max()))
-        self.found.are_signs &= bool(np.isin(seen, (-1, 0, 1)).all())
+        self.findings.largest = max(self.findings.largest, float(np.abs(seen).max()))
+        self.findings.are_signs &= bool(np.isin(seen, (-1, 0, 1)).all())
         return shown | {
             "current_player": player,
             "legal_actions": legal,
@@ -192,40 +192,40 @@ def check(
     on_game: Callable[[], None] = lambda: None,
 ) -> Findings:
     """Play so many random games, as far as the time suffices. Raises RulesError for the first fault."""
-    found, draw = Findings(), random.Random(seed)
-    began = time.perf_counter()
-    while found.games < num_games and not found.out_of_time:
-        game = _Game(rules, found, began + most_seconds)
-        is_on_copies = found.games < GAMES_ON_COPIES or found.games % THEN_ONE_IN == 0
+    findings, draw, began = Findings(), random.Random(seed), time.perf_counter()
+    while findings.games < num_games and not findings.out_of_time:
+        game = _Game(rules, findings, began + most_seconds)
+        is_on_copies = findings.games < GAMES_ON_COPIES or findings.games % THEN_ONE_IN == 0
         with rules.explain.faults(game.so_far), watched():
             game.play(draw, is_on_copies)
-        found.plies += len(game.moves)
+        findings.plies += len(game.moves)
         on_game()
-    found.seconds = time.perf_counter() - began
-    return found
+    findings.seconds = time.perf_counter() - began
+    return findings
 
 
-def notes_of(rules: Rules, found: Findings) -> list[str]:
+def notes_of(rules: Rules, findings: Findings) -> list[str]:
     """What is odd, and may be meant."""
     notes = []
-    if not found.games:
-        notes.append(f"is_terminal: no game has ended; {found.plies:,} plies of one in {found.seconds:.0f} s")
-    decided = sum(found.wins)
-    for player, won in enumerate(found.wins):
-        if not found.moved[player] and found.games:
+    if not findings.games:
+        what = f"{findings.plies:,} plies of one in {findings.seconds:.0f} s"
+        notes.append(f"is_terminal: no game has ended; {what}")
+    decided = sum(findings.wins)
+    for player, won in enumerate(findings.wins):
+        if not findings.moved[player] and findings.games:
             notes.append(f"current_player: player {player} is never to move")
         elif won == decided >= ONE_SIDED:
             what = f"player {player} won all {decided:,} games that were not drawn"
             notes.append(f"returns: {what}; is it [1, -1] where player 0 won, whoever is to move?")
-    if not decided and found.games >= ONE_SIDED:
-        notes.append(f"returns: all {found.games:,} games were drawn")
+    if not decided and findings.games >= ONE_SIDED:
+        notes.append(f"returns: all {findings.games:,} games were drawn")
     if rules.clone is not None:
         notes.append("clone: there is none, and copy.deepcopy takes its place, which is slow")
-    if found.largest > LARGE:
+    if findings.largest > LARGE:
         notes.append(
-            f"observation_tensor: has numbers up to {found.largest:,.0f}; networks learn from about 1"
+            f"observation_tensor: has numbers up to {findings.largest:,.0f}; networks learn from about 1"
         )
-    if class_of(rules.name) is not None and (note := _note_on_shape(rules, found.are_signs)):
+    if class_of(rules.name) is not None and (note := _note_on_shape(rules, findings.are_signs)):
         notes.append(f"observation_tensor: {note}")
     return notes
 

@@ -57,5 +57,5 @@ def squares_of_move(before: str, after: str, width: int) -> tuple[int, int]:
     return -1, -1
 
 
-def _distance(one: int, other: int, width: int) -> int:
-    return max(abs(one // width - other // width), abs(one % width - other % width))
+def _distance(origin: int, target: int, width: int) -> int:
+    return max(abs(origin // width - target // width), abs(origin % width - target % width))

@@ -63,10 +63,10 @@ def is_outside(name: str) -> bool:
 
 def class_of(name: str) -> ClassName | None:
     """A class in a Python file, from its name in either form; None for the name of anything else."""
-    if name.startswith(OPENSPIEL) or not (found := _CLASS.fullmatch(name)):
+    if name.startswith(OPENSPIEL) or not (match := _CLASS.fullmatch(name)):
         return None
-    parameters = _parameters(name, found["parameters"] or "")
-    return ClassName(found["file"], found["of"], parameters, found["digest"] or "")
+    parameters = _parameters(name, match["parameters"] or "")
+    return ClassName(match["file"], match["of"], parameters, match["digest"] or "")
 
 
 def _parameters(name: str, text: str) -> tuple[tuple[str, object], ...]:
@@ -96,9 +96,9 @@ def name_class(asked: ClassName, flag: str = "--game") -> str:
         content = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{flag} {path}: {error.strerror}; expected a Python file") from None
-    found = replace(asked, digest=hashlib.sha256(content).hexdigest()[:DIGEST_DIGITS])
-    _named[found.recorded] = replace(found, file=str(path.absolute()))
-    return found.recorded
+    named = replace(asked, digest=hashlib.sha256(content).hexdigest()[:DIGEST_DIGITS])
+    _named[named.recorded] = replace(named, file=str(path.absolute()))
+    return named.recorded
 
 
 def named_class(recorded: str, flag: str = "--game") -> ClassName:
@@ -132,14 +132,14 @@ def version_now(recorded: str) -> str:
     asked = class_of(recorded)
     if asked is None or recorded in _named:
         return recorded
-    for name, one in _named.items():
-        if one.plain != asked.plain:  # the same class, in whatever version of the file
+    for name, named in _named.items():
+        if named.plain != asked.plain:  # the same class, in whatever version of the file
             continue
         if recorded not in _reported and asked.digest and os.environ.get("RANK", "0") == "0":
             _reported.add(recorded)
             line = (
-                f"{one.file} has changed since this was recorded: its sha256 began with {asked.digest}, and "
-                f"begins with {one.digest}; what was recorded is read by the rules of now"
+                f"{named.file} has changed since this was recorded: its sha256 began with {asked.digest}, "
+                f"and begins with {named.digest}; what was recorded is read by the rules of now"
             )
             print(program_line(line), file=sys.stderr)
         return name

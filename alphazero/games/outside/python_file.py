@@ -41,18 +41,18 @@ def load(name: ClassName) -> Rules:
 
     Raises ConfigError for a file or class that is none, RulesError for one that fails.
     """
-    path, place = name.file, f"{name.file}: class {name.of}"
+    path, label = name.file, f"{name.file}: class {name.of}"
     with Explainer(path, path).faults(), watched():
         new_start = defined(name)
         start = new_start()
         for method in METHODS:
             if method != "clone" and not callable(getattr(start, method, None)):
                 raise ConfigError(
-                    f"{place} has no method {method}; expected {', '.join(METHODS[:-1])}, and clone or a "
+                    f"{label} has no method {method}; expected {', '.join(METHODS[:-1])}, and clone or a "
                     "state that copy.deepcopy copies"
                 )
         if start.is_terminal():
-            raise ConfigError(f"{place}: is_terminal() is true at the start; expected a game")
+            raise ConfigError(f"{label}: is_terminal() is true at the start; expected a game")
         rules = Rules(
             name=name.recorded,
             explain=Explainer(f"{path}:{name.of}", path),
@@ -60,24 +60,24 @@ def load(name: ClassName) -> Rules:
             new_start=new_start,
             clone=None if callable(getattr(start, "clone", None)) else _deep_copy,
             observed=_shape(start),
-            num_actions=_number(start, "num_distinct_actions", place, None, MOST_ACTIONS),
-            max_plies=_number(start, "max_game_length", place, USUAL_LENGTH, MOST_PLIES),
+            num_actions=_number(start, "num_distinct_actions", label, None, MOST_ACTIONS),
+            max_plies=_number(start, "max_game_length", label, USUAL_LENGTH, MOST_PLIES),
         )
-        check_sizes(rules.explain.place, rules.num_actions, rules.shape, rules.max_plies)
+        check_sizes(rules.explain.name, rules.num_actions, rules.shape, rules.max_plies)
         return rules
 
 
 def defined(name: ClassName) -> partial[Any]:
     """The class or function that a name means, with its parameters. Raises whatever its file raises."""
     module = run_file(Path(name.file), name.digest)
-    found = getattr(module, name.of, None)
-    if not callable(found):
+    member = getattr(module, name.of, None)
+    if not callable(member):
         own = [
             key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
         ]
         expected = f"expected one of {', '.join(own) or 'its classes'}"
         raise ConfigError(f"{name.file}: no class or function {quoted(name.of)}; {expected}")
-    return partial(found, **dict(name.parameters))
+    return partial(member, **dict(name.parameters))
 
 
 @cache
@@ -152,7 +152,7 @@ def _deep_copy(state: Any) -> Any:  # noqa: ANN401
         raise AnswerError(f"{what}; expected a method clone()") from error
 
 
-def _number(start: Any, key: str, place: str, usual: int | None, most: int) -> int:  # noqa: ANN401
+def _number(start: Any, key: str, label: str, usual: int | None, most: int) -> int:  # noqa: ANN401
     value: Any = getattr(start, key, usual)
     value = value() if callable(value) else value
     try:
@@ -160,5 +160,5 @@ def _number(start: Any, key: str, place: str, usual: int | None, most: int) -> i
     except TypeError:
         number = 0
     if not 1 <= number <= most:
-        raise ConfigError(f"{place}: {key} is {quoted(value)}; expected a whole number, 1 to {most:,}")
+        raise ConfigError(f"{label}: {key} is {quoted(value)}; expected a whole number, 1 to {most:,}")
     return number

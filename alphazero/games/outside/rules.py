@@ -55,7 +55,7 @@ class AnswerError(ValueError):
 class Explainer:
     """An exception of the rules as one line. file: that of the rules, "" for a library."""
 
-    place: str
+    name: str
     file: str
 
     def __call__(self, error: BaseException) -> str:
@@ -71,10 +71,10 @@ class Explainer:
         if isinstance(error, SyntaxError) and error.filename:
             return f"{error.filename}:{error.lineno}: {kind}: {error.msg}"
         if isinstance(error, AnswerError):
-            return f"{self.place}: {what}"
+            return f"{self.name}: {what}"
         own = [frame for frame in frames if frame.filename == self.file]
-        place = f"{self.file}:{own[-1].lineno}" if own else self.place
-        return f"{place}: {kind}" + (f": {what}" if what else "")
+        location = f"{self.file}:{own[-1].lineno}" if own else self.name
+        return f"{location}: {kind}" + (f": {what}" if what else "")
 
     @contextmanager
     def faults(self, where: Callable[[], str] = str) -> Iterator[None]:
@@ -144,14 +144,14 @@ def shape_of_board(shape: Sequence[int]) -> tuple[int, int, int]:
     return (math.prod(shape), 1, 1)
 
 
-def check_sizes(place: str, num_actions: int, shape: tuple[int, int, int], max_plies: int) -> None:
+def check_sizes(name: str, num_actions: int, shape: tuple[int, int, int], max_plies: int) -> None:
     """Raises ConfigError for sizes that no game here has."""
     if not 1 <= num_actions <= MOST_ACTIONS:
-        raise ConfigError(f"{place}: {num_actions:,} actions; expected 1 to {MOST_ACTIONS:,}")
+        raise ConfigError(f"{name}: {num_actions:,} actions; expected 1 to {MOST_ACTIONS:,}")
     if min(shape) < 1 or math.prod(shape) > MOST_NUMBERS:
-        raise ConfigError(f"{place}: observations of {shape} numbers; expected 1 to {MOST_NUMBERS:,}")
+        raise ConfigError(f"{name}: observations of {shape} numbers; expected 1 to {MOST_NUMBERS:,}")
     if not 1 <= max_plies <= MOST_PLIES:
-        raise ConfigError(f"{place}: games of {max_plies:,} plies; expected 1 to {MOST_PLIES:,}")
+        raise ConfigError(f"{name}: games of {max_plies:,} plies; expected 1 to {MOST_PLIES:,}")
 
 
 def actions_of(state: State) -> list[int]:
@@ -231,8 +231,8 @@ def _watch() -> None:
         for thread, seconds in [*ask_core(), *own]:
             if seconds > PATIENCE_S:
                 frame = sys._current_frames().get(thread)
-                place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "the rules of the game"
+                line = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "the rules of the game"
                 os.write(
-                    2, f"{error_line(f'{place}: no answer for {seconds:.0f} s')}\n".encode(errors="replace")
+                    2, f"{error_line(f'{line}: no answer for {seconds:.0f} s')}\n".encode(errors="replace")
                 )
                 os._exit(ConfigError.exit_code)

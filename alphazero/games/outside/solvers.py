@@ -105,7 +105,7 @@ class ExactSearch:
         player, legal = int(state.current_player()), actions_of(state)
         sign = 1 if player == 0 else -1
         best = -sign
-        for action in sorted(legal, key=lambda one: -self._cutoffs[player, one]):
+        for action in sorted(legal, key=lambda move: -self._cutoffs[player, move]):
             after = self._copy(state)
             after.apply_action(action)
             best = sign * max(sign * best, sign * self._search(after, low, high))
@@ -121,11 +121,11 @@ class ExactSearch:
         """A position that comes by other moves must have the same ones after it."""
         after = []
         for action in actions_of(state):
-            one = self._copy(state)
-            one.apply_action(action)
-            after.append(bytes([1 + int(returns_of(one)[0])]) if one.is_terminal() else position_key(one))
-        found = hashlib.blake2b(b"".join(after), digest_size=16).digest()
-        if self._after.setdefault(key, found) != found:
+            child = self._copy(state)
+            child.apply_action(action)
+            after += [bytes([1 + int(returns_of(child)[0])]) if child.is_terminal() else position_key(child)]
+        digest = hashlib.blake2b(b"".join(after), digest_size=16).digest()
+        if self._after.setdefault(key, digest) != digest:
             raise self._refused("moves have other results in positions that look the same")
 
     def _refused(self, why: str) -> ConfigError:
@@ -150,7 +150,7 @@ class ExactSearch:
             )
 
 
-def read_solver(place: str, text: str) -> str:
+def read_solver(source: str, text: str) -> str:
     """The name of a solver as a flag or a settings file gives it, or as recorded; "" is none.
 
     A Python file counts as named by the user from now on; a recorded name stays as it is. Raises ConfigError.
@@ -159,8 +159,8 @@ def read_solver(place: str, text: str) -> str:
         return text
     asked = class_of(text)
     if asked is None:
-        raise ConfigError(f"{place}: {quoted(text)}: expected {FORMS}")
-    return version_now(text) if asked.digest else name_class(asked, place)
+        raise ConfigError(f"{source}: {quoted(text)}: expected {FORMS}")
+    return version_now(text) if asked.digest else name_class(asked, source)
 
 
 def check_solver(name: str, game: str) -> None:
@@ -185,7 +185,7 @@ def solver_of(name: str, rules: Rules, tick: Callable[[int], None] = lambda sear
         made = defined(named)
         value_of: Any = made() if isinstance(made.func, type) else made
     if not callable(value_of):
-        raise ConfigError(f"{explain.place}: has no method __call__; expected one that gets a state")
+        raise ConfigError(f"{explain.name}: has no method __call__; expected one that gets a state")
 
     def solve(state: State) -> int:
         with explain.faults():

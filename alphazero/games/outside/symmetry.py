@@ -73,7 +73,7 @@ def use_symmetries(name: str) -> int:
 
 def _named(rules: Rules, pairs: Iterable[Sequence[object]]) -> tuple[Symmetry, ...]:
     """Those that the game names but for the identity."""
-    place = rules.explain.place
+    game = rules.explain.name
     squares, size = math.prod(rules.shape[1:]), math.prod(rules.shape)
     symmetries = []
     for index, pair in enumerate(pairs):
@@ -83,17 +83,17 @@ def _named(rules: Rules, pairs: Iterable[Sequence[object]]) -> tuple[Symmetry, .
         numbers = _in_each_plane(rules, moved, range(rules.shape[0])) if moved.size == squares else moved
         if not (_is_permutation(numbers, size) and _is_permutation(actions, rules.num_actions)):
             raise RulesError(
-                f"{place}: {name}: expected a pair, a permutation of the {squares} squares or of all {size} "
+                f"{game}: {name}: expected a pair, a permutation of the {squares} squares or of all {size} "
                 f"numbers of an observation, and one of the {rules.num_actions} actions"
             )
         if not (np.array_equal(numbers, np.sort(numbers)) and np.array_equal(actions, np.sort(actions))):
             symmetry = Symmetry(numbers.astype(np.int32), actions.astype(np.int32))
             fault, _ = _tried(rules, symmetry, np.eye(rules.shape[0], dtype=bool))
             if fault:
-                raise RulesError(f"{place}: {name}: {fault}")
+                raise RulesError(f"{game}: {name}: {fault}")
             symmetries.append(symmetry)
     if len(symmetries) > MOST_NAMED:
-        raise RulesError(f"{place}: {len(symmetries)} symmetries; expected {MOST_NAMED} at most")
+        raise RulesError(f"{game}: {len(symmetries)} symmetries; expected {MOST_NAMED} at most")
     return tuple(symmetries)
 
 

@@ -114,7 +114,7 @@ class NetworkEvaluator:
             )
         if len(legal_offset) != num_positions + 1 or legal_offset[0] != 0 or legal_offset[-1] != num_moves:
             raise ValueError(f"legal_offset: expected {num_positions + 1} numbers from 0 to {num_moves}")
-        buffers = next((one for one in self.buffers if not one.busy), None)
+        buffers = next((slot for slot in self.buffers if not slot.busy), None)
         if buffers is None:
             raise RuntimeError(f"{len(self.buffers)} batches in flight: take a result() first")
         buffers.fill(packed, legal_index, legal_offset)

@@ -110,7 +110,7 @@ def kernels_for(network: AlphaZeroNet, device: torch.device, dtype: torch.dtype,
     """Those in use; else the fastest that are right here."""
     if _chosen:
         return _chosen
-    return next(one for one in KERNELS if not why_not(one, network.config, device, dtype, batch_size))
+    return next(name for name in KERNELS if not why_not(name, network.config, device, dtype, batch_size))
 
 
 @functools.lru_cache(maxsize=64)

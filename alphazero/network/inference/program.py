@@ -65,8 +65,8 @@ class PlaneExpander:
         squares = spec.num_squares
         self.spec = spec
         self.bit_bytes = spec.packed_bytes - spec.num_scalar_planes
-        self.one = byte_of_one(spec) if dtype is torch.uint8 else 1
-        self.scale_S = self.one * torch.tensor(spec.scalar_scale, dtype=torch.float32, device=device)
+        self.unit = byte_of_one(spec) if dtype is torch.uint8 else 1
+        self.scale_S = self.unit * torch.tensor(spec.scalar_scale, dtype=torch.float32, device=device)
         self.in_bytes = dtype is torch.uint8
         self.bit_of_byte = (1 << torch.arange(BITS_A_BYTE, device=device)).to(torch.uint8)
         planes_BQC = torch.zeros((batch_size, squares, spec.num_planes), dtype=dtype, device=device)
@@ -80,7 +80,7 @@ class PlaneExpander:
         self.few = spec.num_planes < FEW_PLANES and not spec.num_float_planes
         if self.few:
             byte_value = torch.arange(256, device=device).to(torch.uint8)[:, None]
-            self.squares_of_byte = (byte_value & self.bit_of_byte).ne(0).to(dtype) * self.one
+            self.squares_of_byte = (byte_value & self.bit_of_byte).ne(0).to(dtype) * self.unit
             planes_BCX = torch.zeros(
                 (batch_size, spec.num_planes, SQUARES_A_WORD), dtype=dtype, device=device
             )
@@ -114,8 +114,8 @@ class PlaneExpander:
             torch.bitwise_and(bytes_B8P[:, :, None], self.bit_of_byte[:, None], out=self.bits_B8bP)
             torch.ne(self.bits_B8bP, 0, out=self.bits_B8bP)
             self.bit_planes_BQP.copy_(self.bits_BQP)
-            if self.one != 1:
-                self.bit_planes_BQP.mul_(self.one)
+            if self.unit != 1:
+                self.bit_planes_BQP.mul_(self.unit)
             self.scalar_planes_BQS.copy_(scalars_BS[:, None])
         return self.planes_BCHW
 

@@ -95,12 +95,12 @@ class EvaluatorLadder:
     def twin(self) -> EvaluatorLadder:
         """Another with the same weights, stored once, for another thread."""
         twin = copy.copy(self)
-        twin._evaluators = [one.twin() for one in self._evaluators]
+        twin._evaluators = [evaluator.twin() for evaluator in self._evaluators]
         return twin
 
     def submit(self, packed: Positions, legal_index: Indices, legal_offset: Indices) -> PendingBatch:
         """As NetworkEvaluator.submit, which refuses more than batch_size."""
-        fits = (one for one in self._evaluators if len(packed) <= one.batch_size)
+        fits = (evaluator for evaluator in self._evaluators if len(packed) <= evaluator.batch_size)
         return next(fits, self._evaluators[-1]).submit(packed, legal_index, legal_offset)
 
 
@@ -119,15 +119,16 @@ class EvenLadder(EvaluatorLadder):
 
     def load(self, named_tensors: Mapping[str, Tensor]) -> None:
         """See NetworkEvaluator.load; between batches."""
-        for one in self._all:
-            one.load(named_tensors)
+        for evaluator in self._all:
+            evaluator.load(named_tensors)
         self._leave_out_uneven()
 
     def _leave_out_uneven(self) -> None:
         positions = random_positions(self._game)
         *smaller, largest = self._all
         expected = largest(*positions)
-        self._evaluators = [*(one for one in smaller if _equal_bits(one(*positions), expected)), largest]
+        even = [evaluator for evaluator in smaller if _equal_bits(evaluator(*positions), expected)]
+        self._evaluators = [*even, largest]
 
 
 def _equal_bits(one: BatchEvaluation, other: BatchEvaluation) -> bool:

@@ -45,7 +45,7 @@ def attention_config(net: Any) -> dict[str, Any]:  # noqa: ANN401 - protobuf's o
             "blocks: expected encoders alone"
         )
     first = weights.encoder[0]
-    embedding, policy, value = (message_at(weights, place) for place in places_of_heads(weights))
+    embedding, policy, value = (message_at(weights, path) for path in places_of_heads(weights))
     filters, ffn_width = layer_size(weights, "ip_emb_b"), layer_size(first.ffn, "dense1_b")
     embedded = layer_size(embedding, "ip_pol_b")
     config = {
@@ -137,13 +137,13 @@ def activations(net: Any) -> dict[str, str]:  # noqa: ANN401
     if layout.network == TOWER_WITH_SE and net.weights.HasField("smolgen_w"):
         return {"activation": usual, "ffn_activation": "relu_2", "smolgen_activation": "swish"}
     names = {0: usual, **ACTIVATION_NAMES}
-    found = {"activation": usual}
+    config = {"activation": usual}
     for field in ("ffn_activation", "smolgen_activation"):
         number = getattr(layout, field)
         if number not in names:
             raise WeightsError(f"{field} {number}: expected one of {list(names)}")
-        found[field] = names[number]
-    return found
+        config[field] = names[number]
+    return config
 
 
 def smolgen_sizes(weights: Any, filters: int) -> dict[str, int]:  # noqa: ANN401
@@ -165,18 +165,18 @@ def smolgen_sizes(weights: Any, filters: int) -> dict[str, int]:  # noqa: ANN401
 
 def other_heads(weights: Any) -> str:  # noqa: ANN401
     """The layers of heads that do not play and their sizes, as NetworkConfig.other_heads has them."""
-    found = []
+    texts = []
     for group, names in (*OTHER_HEADS.items(), ("value_heads", ("winner",))):
         if not weights.HasField(group):
             continue
         for name in names:
             head = getattr(getattr(weights, group), name)
-            found += [
+            texts += [
                 f"{group}/{name}/{field.name}={layer_size(head, field.name)}"
                 for field, _ in head.ListFields()
                 if name != "winner" or field.name in OTHER_LAYERS
             ]
-    return " ".join(found)
+    return " ".join(texts)
 
 
 def attention_layout(config: NetworkConfig, spec: GameSpec, heads: HeadPlaces) -> list[LayerPlace]:
@@ -188,26 +188,26 @@ def attention_layout(config: NetworkConfig, spec: GameSpec, heads: HeadPlaces) -
         places.append(LayerPlace("body.scores", (), ("smolgen_w",), (SQUARES**2, config.smolgen_size)))
     others = []
     for name, size in sizes_of(config.other_heads).items():
-        *place, field = name.split("/")
-        others.append(LayerPlace("other_heads", tuple(place), (field,), (size,), (name,)))
+        *path, field = name.split("/")
+        others.append(LayerPlace("other_heads", tuple(path), (field,), (size,), (name,)))
     return [*places, *attention_policy(config, heads), *position_heads(config, heads), *others]
 
 
-def layers(prefix: str, place: Place, name: str, shape: tuple[int, ...]) -> LayerPlace:
+def layers(prefix: str, path: Place, name: str, shape: tuple[int, ...]) -> LayerPlace:
     """A layer with a bias, by lc0's names of both fields."""
-    return LayerPlace(prefix, place, (f"{name}_w", f"{name}_b"), shape)
+    return LayerPlace(prefix, path, (f"{name}_w", f"{name}_b"), shape)
 
 
-def norm(prefix: str, place: Place, name: str, channels: int) -> LayerPlace:
+def norm(prefix: str, path: Place, name: str, channels: int) -> LayerPlace:
     """A LayerNorm."""
-    return LayerPlace(prefix, place, (f"{name}_gammas", f"{name}_betas"), (channels,))
+    return LayerPlace(prefix, path, (f"{name}_gammas", f"{name}_betas"), (channels,))
 
 
-def feed_forward(prefix: str, place: Place, channels: int, width: int) -> list[LayerPlace]:
+def feed_forward(prefix: str, path: Place, channels: int, width: int) -> list[LayerPlace]:
     """The two layers of a FeedForward."""
     return [
-        layers(f"{prefix}.first", place, "dense1", (width, channels)),
-        layers(f"{prefix}.second", place, "dense2", (channels, width)),
+        layers(f"{prefix}.first", path, "dense1", (width, channels)),
+        layers(f"{prefix}.second", path, "dense2", (channels, width)),
     ]
 
 
@@ -233,17 +233,17 @@ def embedding_layout(config: NetworkConfig, spec: GameSpec) -> list[LayerPlace]:
 
 def encoder_layout(config: NetworkConfig, index: int) -> list[LayerPlace]:
     """The layers of one encoder."""
-    prefix, place = f"body.encoders.{index}", ("encoder", index)
+    prefix, path = f"body.encoders.{index}", ("encoder", index)
     filters, width = config.filters, config.attention_width or config.filters
-    mha = (*place, "mha")
+    mha = (*path, "mha")
     places = [
         layers(f"{prefix}.query", mha, "q", (width, filters)),
         layers(f"{prefix}.key", mha, "k", (width, filters)),
         layers(f"{prefix}.value", mha, "v", (width, filters)),
         layers(f"{prefix}.output", mha, "dense", (filters, width)),
-        norm(f"{prefix}.ln1", place, "ln1", filters),
-        *feed_forward(f"{prefix}.ffn", (*place, "ffn"), filters, config.ffn_width),
-        norm(f"{prefix}.ln2", place, "ln2", filters),
+        norm(f"{prefix}.ln1", path, "ln1", filters),
+        *feed_forward(f"{prefix}.ffn", (*path, "ffn"), filters, config.ffn_width),
+        norm(f"{prefix}.ln2", path, "ln2", filters),
     ]
     if config.smolgen_channels:
         channels, hidden = config.smolgen_channels, config.smolgen_hidden
@@ -271,16 +271,15 @@ def attention_policy(config: NetworkConfig, heads: HeadPlaces) -> list[LayerPlac
 
 def position_heads(config: NetworkConfig, heads: HeadPlaces) -> list[LayerPlace]:
     """The layers of the value head and of any moves-left head, on either body."""
-    found = [("value", heads.value, "val", config.value_channels, config.value_hidden, 3)]
+    rows = [("value", heads.value, "val", config.value_channels, config.value_hidden, 3)]
     if config.moves_left:
-        found.append(("moves_left", (), "mov", config.moves_left_channels, config.moves_left_hidden, 1))
+        rows.append(("moves_left", (), "mov", config.moves_left_channels, config.moves_left_hidden, 1))
     places: list[LayerPlace] = []
-    for prefix, place, name, channels, hidden, outputs in found:
+    for prefix, path, name, channels, hidden, outputs in rows:
         if config.body == "residual":
-            shape = (channels, config.filters, 1, 1)
-            places.append(conv_norm(f"{prefix}.reduce", (prefix,), shape))
+            places.append(conv_norm(f"{prefix}.reduce", (prefix,), (channels, config.filters, 1, 1)))
         else:
-            places.append(layers(f"{prefix}.reduce", place, f"ip_{name}", (channels, config.filters)))
-        places.append(layers(f"{prefix}.hidden", place, f"ip1_{name}", (hidden, channels * SQUARES)))
-        places.append(layers(f"{prefix}.output", place, f"ip2_{name}", (outputs, hidden)))
+            places.append(layers(f"{prefix}.reduce", path, f"ip_{name}", (channels, config.filters)))
+        places.append(layers(f"{prefix}.hidden", path, f"ip1_{name}", (hidden, channels * SQUARES)))
+        places.append(layers(f"{prefix}.output", path, f"ip2_{name}", (outputs, hidden)))
     return places

@@ -105,8 +105,8 @@ def to_lc0(config: NetworkConfig, state_dict: dict[str, Tensor], training_steps:
     weight = state_dict[first_layer(config)].clone()
     weight[:, RULE50_PLANE] /= RULE50_SCALE  # lc0 feeds the count of plies, we a share of 99
     state_dict = {**state_dict, first_layer(config): weight}
-    for place in tensor_layout(config, get_spec(config.game), places_to_write(config)):
-        _write_place(message_at(net.weights, place.path), place, state_dict)
+    for layer in tensor_layout(config, get_spec(config.game), places_to_write(config)):
+        _write_place(message_at(net.weights, layer.path), layer, state_dict)
     return bytes(net.SerializeToString(deterministic=True))
 
 
@@ -132,13 +132,13 @@ def check_exportable(config: NetworkConfig) -> None:
             raise WeightsError(f"network {name} = {getattr(config, name)}: expected {size}, as lc0 has it")
 
 
-def _write_place(message: Any, place: LayerPlace, state_dict: dict[str, Tensor]) -> None:  # noqa: ANN401
+def _write_place(message: Any, layer: LayerPlace, state_dict: dict[str, Tensor]) -> None:  # noqa: ANN401
     """All tensors; the policy's planes are filled up with zeros to the number that lc0 expects."""
-    arrays = [state_dict[key].detach().numpy() for key in place.keys]
-    if place.prefix == "policy.output":
+    arrays = [state_dict[key].detach().numpy() for key in layer.keys]
+    if layer.prefix == "policy.output":
         missing = POLICY_PLANES - len(arrays[1])
         arrays = [np.concatenate([a, np.zeros((missing, *a.shape[1:]), np.float32)]) for a in arrays]
-    for field, array in zip(place.fields, arrays, strict=True):
+    for field, array in zip(layer.fields, arrays, strict=True):
         _write_layer(getattr(message, field), array)
 
 

@@ -63,36 +63,36 @@ def message_at(weights: Any, path: tuple[str | int, ...]) -> Any:  # noqa: ANN40
     return message
 
 
-def read_place(weights: Message, place: LayerPlace) -> dict[str, FloatArray]:
+def read_place(weights: Message, layer: LayerPlace) -> dict[str, FloatArray]:
     """The arrays of one layer by state-dict key. Raises WeightsError."""
     message: Any = weights
-    for step in place.path:
+    for step in layer.path:
         if isinstance(step, str) and step not in REPEATED and not message.HasField(step):
-            raise WeightsError(f"{place.prefix}: layer missing from the file")
+            raise WeightsError(f"{layer.prefix}: layer missing from the file")
         message = message_at(message, (step,))  # the shape of the network says how many are repeated
-    if place.is_conv_norm:
-        return read_conv_norm(message, place)
-    arrays = [layer_values(message, field, place.prefix) for field in place.fields]
-    shapes = (place.shape, place.shape[:1])
-    if place.prefix == "policy.output":
+    if layer.is_conv_norm:
+        return read_conv_norm(message, layer)
+    arrays = [layer_values(message, field, layer.prefix) for field in layer.fields]
+    shapes = (layer.shape, layer.shape[:1])
+    if layer.prefix == "policy.output":
         # lc0's tools save 80 planes and use the first ones.
         weight, bias = arrays
-        if len(weight) != len(bias) * math.prod(place.shape[1:]):
-            raise WeightsError(f"{place.prefix}: {len(weight)} weights for {len(bias)} planes")
-        arrays = [weight[: math.prod(place.shape)], bias[: place.shape[0]]]
+        if len(weight) != len(bias) * math.prod(layer.shape[1:]):
+            raise WeightsError(f"{layer.prefix}: {len(weight)} weights for {len(bias)} planes")
+        arrays = [weight[: math.prod(layer.shape)], bias[: layer.shape[0]]]
     return {
         key: shaped(values, shape, key)
-        for key, values, shape in zip(place.keys, arrays, shapes[: len(arrays)], strict=True)
+        for key, values, shape in zip(layer.keys, arrays, shapes[: len(arrays)], strict=True)
     }
 
 
-def read_conv_norm(block: Message, place: LayerPlace) -> dict[str, FloatArray]:
+def read_conv_norm(block: Message, layer: LayerPlace) -> dict[str, FloatArray]:
     """The arrays of a ConvBlock. Raises WeightsError.
 
     Old files have a bias in place of beta and no gamma: norm(x + bias) is the norm with the mean less
     the bias (lc0 src/neural/network_legacy.cc, ConvBlock).
     """
-    prefix, channels = place.prefix, place.shape[:1]
+    prefix, channels = layer.prefix, layer.shape[:1]
 
     def read(field: str, default: float) -> FloatArray:
         if not getattr(block, field).params:
@@ -107,13 +107,13 @@ def read_conv_norm(block: Message, place: LayerPlace) -> dict[str, FloatArray]:
     if variance.min() <= 0:
         raise WeightsError(f"{prefix}.bn_stddivs: {variance.min()}: expected variances above 0")
     arrays = (
-        shaped(weight, place.shape, f"{prefix}.conv"),
+        shaped(weight, layer.shape, f"{prefix}.conv"),
         read("bn_gammas", 1.0),
         read("bn_betas", 0.0),
         read("bn_means", 0.0) - read("biases", 0.0),
         variance,
     )
-    return dict(zip(place.keys, arrays, strict=True))
+    return dict(zip(layer.keys, arrays, strict=True))
 
 
 def shaped(values: FloatArray, shape: tuple[int, ...], name: str) -> FloatArray:

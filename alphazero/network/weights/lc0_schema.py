@@ -206,7 +206,7 @@ def foreign_part(net: Message) -> str | None:
             "several policy heads": weights.HasField("policy_heads") and has_attention,
             "Mish activations": layout.default_activation != 0,
         }
-    return next((what for what, found in faults.items() if found), None)
+    return next((what for what, is_present in faults.items() if is_present), None)
 
 
 def is_attention_body(net: Message) -> bool:

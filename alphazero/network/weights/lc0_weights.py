@@ -96,11 +96,11 @@ def parse_lc0(data: bytes) -> WeightsFile:
     check_format(net)
     config = config_of_table(attention_config(net) if is_attention_body(net) else tower_config(net))
     state_dict: dict[str, torch.Tensor] = {}
-    for place in tensor_layout(config, get_spec("chess"), places_of_heads(net.weights)):
-        for key, values in read_place(net.weights, place).items():
+    for layer in tensor_layout(config, get_spec("chess"), places_of_heads(net.weights)):
+        for key, values in read_place(net.weights, layer).items():
             state_dict[key] = torch.from_numpy(values)
-        if place.is_conv_norm:
-            state_dict[f"{place.prefix}.norm.num_batches_tracked"] = torch.tensor(0)
+        if layer.is_conv_norm:
+            state_dict[f"{layer.prefix}.norm.num_batches_tracked"] = torch.tensor(0)
     state_dict[first_layer(config)][:, RULE50_PLANE] *= RULE50_SCALE
     return WeightsFile(config, state_dict, describe(net))
 

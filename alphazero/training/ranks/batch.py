@@ -261,7 +261,7 @@ class _Numbers:
     def place(self, *names: str) -> str:
         """The file and line of the first of these numbers that ds_config.json gave."""
         values = {one.name: one for one in self.config.deepspeed.values}
-        return next((f"{values[name].place}: " for name in names if self.is_json(name)), "")
+        return next((f"{values[name].location}: " for name in names if self.is_json(name)), "")
 
 
 def _beginning(numbers: _Numbers) -> tuple[BatchSizes, tuple[str, ...]]:

@@ -59,7 +59,7 @@ def test_what_differs_is_named_with_both_values_and_the_hosts_that_have_them():
 def test_a_ds_config_that_says_something_else_is_a_difference_and_its_path_is_not():
     stage = FileValue("zero_stage", 1, "zero_optimization.stage", "/a/ds_config.json:3")
     here = DeepSpeedSettings(source="/a/ds_config.json", values=(stage,))
-    elsewhere = dataclasses.replace(stage, place="/b/ds_config.json:7")
+    elsewhere = dataclasses.replace(stage, location="/b/ds_config.json:7")
     there = DeepSpeedSettings(source="/b/ds_config.json", values=(elsewhere,))
     assert differences([facts(settings=here), facts(settings=there)], HOSTS[1:3]) == []
     there = dataclasses.replace(there, zero_options={"reduce_bucket_size": 1000})
