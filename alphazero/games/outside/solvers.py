@@ -123,7 +123,8 @@ class ExactSearch:
         for action in actions_of(state):
             child = self._copy(state)
             child.apply_action(action)
-            after += [bytes([1 + int(returns_of(child)[0])]) if child.is_terminal() else position_key(child)]
+            is_over = child.is_terminal()
+            after.append(bytes([1 + int(returns_of(child)[0])]) if is_over else position_key(child))
         digest = hashlib.blake2b(b"".join(after), digest_size=16).digest()
         if self._after.setdefault(key, digest) != digest:
             raise self._refused("moves have other results in positions that look the same")
