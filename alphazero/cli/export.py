@@ -75,7 +75,7 @@ def default_name(asked: str, weights: WeightsFile) -> str:
     """As what was asked for: a file's name, or a run's with its step (`chess_cpu-1030`) or `best-METRIC`."""
     path = find_weights(asked)
     if not is_checkpoint(path):
-        ending = next((one for one in SUFFIXES.values() if path.name.endswith(one)), "")
+        ending = next((suffix for suffix in SUFFIXES.values() if path.name.endswith(suffix)), "")
         return path.name.removesuffix(ending)
     _, at, which = asked.rpartition(AT)
     step = which if at and which.startswith(BEST) else weights.metadata["step"]

@@ -118,9 +118,9 @@ def test_the_worst_positions_of_each_kind_are_kept_in_order() -> None:
         games = [(str(part.start + at), line) for at, line in enumerate(lines)]
         worst.look(seen(sure, [-1] * len(sure), logits), games.__getitem__)
     for by in ("policy", "value"):
-        found = [round(10 * (one.value + 1)) for *_, one in worst.found[by]]
+        found = [round(10 * (one.value + 1)) for *_, one in worst.ranked[by]]
         assert found == list(range(19, 19 - NUM_WORST, -1))
-    *_, told = worst.found["value"][0]
+    *_, told = worst.ranked["value"][0]
     assert (told.move, told.value, told.result) == ("a1", pytest.approx(0.9), -1.0)
 
 
@@ -134,7 +134,7 @@ def test_the_worst_positions_are_of_different_games_and_differ() -> None:
         games = [(str(game), reached_by(*moves)) for game, moves in rows]
         worst.look(seen(wdl, [-1] * len(rows), [[-9 * error, 0, 0] for error in errors]), games.__getitem__)
     for by in ("policy", "value"):
-        found = [(game, wrong.position) for _, game, wrong in worst.found[by]]
+        found = [(game, wrong.position) for _, game, wrong in worst.ranked[by]]
         expected = [("0", (3, 5)), ("1", (3, 4)), ("3", (4, 5)), ("4", (6, 7))]
         assert sorted(found) == sorted((game, str(reached_by(*moves))) for game, moves in expected)
 

@@ -150,8 +150,8 @@ def compare(results: Mapping[str, list[SetErrors]]) -> list[dict[str, Any]]:
         rows = []
         for row, other in zip(with_total(of_first), with_total(of_second), strict=True):
             for player, errs in row.errs.items():
-                found = paired_errors(errs, other.errs[player])
-                figures = {**vars(found), "difference": found.difference, "interval": found.interval}
+                paired = paired_errors(errs, other.errs[player])
+                figures = {**vars(paired), "difference": paired.difference, "interval": paired.interval}
                 rows.append({"name": row.name, "player": player, **figures})
         comparisons.append({"first": first, "second": second, "sets": rows})
     return comparisons
@@ -198,12 +198,12 @@ def outside_truth(args: argparse.Namespace, game: str) -> tuple[dict[str, Any], 
         def tick(known: int, searched: int) -> None:
             work.advance(known, f"{searched:,} searched" if searched else "")
 
-        found = positions_to_err_in(game, solver, count, tick, only_errors=False, seed=seed)
-    asked = tuple(filter(lambda position: position.may_err, (position.exact(game) for position in found)))
+        solved = positions_to_err_in(game, solver, count, tick, only_errors=False, seed=seed)
+    asked = tuple(filter(lambda position: position.may_err, (position.exact(game) for position in solved)))
     if not asked:
-        positions = counted(len(found), "position")
+        positions = counted(len(solved), "position")
         raise ConfigError(f"--solver {solver}: in {positions} of {game} no move errs; expected some")
-    return {"game": game, "solver": solver, "positions": len(found)}, SolvedSet(game, asked)
+    return {"game": game, "solver": solver, "positions": len(solved)}, SolvedSet(game, asked)
 
 
 def players_of(
@@ -215,9 +215,9 @@ def players_of(
     from alphazero.network.inference.evaluator import NetworkEvaluator
 
     evaluator = NetworkEvaluator(network, device, args.precision, args.batch_size)
-    found = {ALONE: players.network_player(evaluator)}
+    choosers = {ALONE: players.network_player(evaluator)}
     if args.simulations is None:
-        return found
+        return choosers
     search = load_config(args.config, {}).search
     settings = search_settings(dataclasses.replace(search, simulations=args.simulations))
     settings.proofs = not args.no_proofs
@@ -234,4 +234,4 @@ def players_of(
         )
         return player(lines)
 
-    return found | {counted(args.simulations, "simulation"): choose}
+    return choosers | {counted(args.simulations, "simulation"): choose}

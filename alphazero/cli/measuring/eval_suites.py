@@ -146,7 +146,7 @@ def score(weights: str, player: Solver, problems: Sequence[Problem]) -> dict[str
             player.leave(number)
 
         failed = failures(problems, player.choose, player.at_once, ended)
-    found: dict[str, Any] = {
+    report: dict[str, Any] = {
         "solved": failed.count(None),
         "unsolved": [
             {"id": problem.name, "move": move}
@@ -158,9 +158,9 @@ def score(weights: str, player: Solver, problems: Sequence[Problem]) -> dict[str
     puzzles = [problem for problem in problems if isinstance(problem, Puzzle)]
     if puzzles:
         solved = [move is None for move in failed]
-        found["bands"] = bands(puzzles, solved)
-        found["rating"] = asdict(explaining_rating(puzzles, solved))
-    return found
+        report["bands"] = bands(puzzles, solved)
+        report["rating"] = asdict(explaining_rating(puzzles, solved))
+    return report
 
 
 def suite_table(report: Mapping[str, Any]) -> str:

@@ -98,11 +98,11 @@ def run(args: argparse.Namespace) -> int:
     play_moves(line, moves, "--moves, number")
     (analysis,) = net.evaluate_lines([line])
     limits = {"simulations": args.simulations, "seconds": args.seconds}
-    found = net.search((args.fen, moves), **limits, lines=num_lines) if searches else None
+    snapshot = net.search((args.fen, moves), **limits, lines=num_lines) if searches else None
     if args.json:
-        print(json.dumps(analysis_json(analysis, found, num_lines)))
+        print(json.dumps(analysis_json(analysis, snapshot, num_lines)))
     else:
-        print(to_text(analysis, found, line, num_lines, style_of_terminal(ascii_only=args.ascii)))
+        print(to_text(analysis, snapshot, line, num_lines, style_of_terminal(ascii_only=args.ascii)))
     return 0
 
 
@@ -144,17 +144,17 @@ def serve(args: argparse.Namespace) -> int:
     return 0
 
 
-def to_text(analysis: Evaluation, found: Snapshot | None, line: Line, count: int, style: Style) -> str:
+def to_text(analysis: Evaluation, snapshot: Snapshot | None, line: Line, count: int, style: Style) -> str:
     """The analysis for people: the board, the value, then each move with a bar, or the best lines of play."""
     head = [draw(line, style), "", analysis.position]
     alone = f"{chances_text(analysis.wdl)}  value {analysis.value:+.4f}"
     if analysis.moves_left is not None:
         alone += f"  plies left {analysis.moves_left:.0f}"
-    if found is not None:
-        value = value_text(found.q, found.mate)
-        searched = f"for the side to move: {chances_text(found.wdl)}  value {value}"
-        both = [f"{searched}  ({effort_text(found)})", f"the network alone: {alone}"]
-        return "\n".join([*head, *both, "", *lines_text(found, count)])
+    if snapshot is not None:
+        value = value_text(snapshot.q, snapshot.mate)
+        searched = f"for the side to move: {chances_text(snapshot.wdl)}  value {value}"
+        both = [f"{searched}  ({effort_text(snapshot)})", f"the network alone: {alone}"]
+        return "\n".join([*head, *both, "", *lines_text(snapshot, count)])
     largest = max(analysis.policy.values())
     rows = [
         (
@@ -188,7 +188,7 @@ def annotate_games(args: argparse.Namespace, searches: bool) -> int:
     tree = net.tree()
     with closing(Console(True)) as console, closing(tree):
         for number, read in enumerate(games_of_file(args.pgn), start=1):
-            place, players = f"{args.pgn}:{read.line}", title(read.game)
+            location, players = f"{args.pgn}:{read.line}", title(read.game)
             try:
                 if read.fault:
                     raise GameInputError(read.fault)
@@ -196,13 +196,13 @@ def annotate_games(args: argparse.Namespace, searches: bool) -> int:
                 with console.working(f"game {number}, {players}", plies + 1, "position") as work:
 
                     def assessed(line: Line, work: Work = work) -> Assessment:
-                        found = assess(tree, line, limits)
+                        assessment = assess(tree, line, limits)
                         work.done += 1
-                        return found
+                        return assessment
 
                     marks = annotate(read.game, assessed, annotator)
             except GameInputError as error:
-                console.warn(f"{place}: game {number}, {players}, is left out: {error}")
+                console.warn(f"{location}: game {number}, {players}, is left out: {error}")
                 continue
             print(escaped(pgn_of(read.game), LAYOUT), end="", flush=True)
             kinds = ", ".join(f"{marks[each]} {each.mark}" for each in reversed(MoveMark))

@@ -139,8 +139,8 @@ class MatchReport:
 
     def _tournament_lines(self) -> Iterator[str]:
         rows = [("rank", "name", "Elo", "95 %", "games", "score", "draws", "ptnml(0-2)")]
-        found = sorted(enumerate(self._ratings()), key=lambda item: -item[1].elo)
-        for rank, (number, rating) in enumerate(found, start=1):
+        ranking = sorted(enumerate(self._ratings()), key=lambda item: -item[1].elo)
+        for rank, (number, rating) in enumerate(ranking, start=1):
             total = self.board.total(number)
             interval = f"{signed(rating.low)} to {signed(rating.high)}"
             share, draws = f"{total.share:.1%}", f"{total.draws / max(1, total.games):.0%}"

@@ -128,7 +128,7 @@ def _serve(args: argparse.Namespace, net: Net, moves: tuple[str, ...]) -> int:
     elif side == "random":
         side = random.choice(("first", "second"))
     board = net.board(args.fen, moves)
-    names = [Path(one.source).name for one in nets]
+    names = [Path(network.source).name for network in nets]
     page = play_page(net.game, names, side, _limits(args), args.fen, board.moves)
     with closing(GameAnswers(nets)) as answers, PlayServer(page, answers, args.port) as server:
         server.serve()

@@ -120,19 +120,19 @@ def read_player(words: Sequence[str], flag: str) -> Player:
             options[name] = value
     command, weights = values.get("cmd", []), values.get("weights", bare).rstrip("/")
     name = values.get("name") or (Path(command[0]).name if command else weights)
-    place = shortened(f"{flag} {name}".rstrip())
+    label = shortened(f"{flag} {name}".rstrip())
     if [bool(bare), bool(command), "weights" in values].count(True) != 1:
-        raise ConfigError(f"{place}: expected one of cmd=PROGRAM, weights=W, {RANDOM}, {SOLVER} and {MCTS}")
+        raise ConfigError(f"{label}: expected one of cmd=PROGRAM, weights=W, {RANDOM}, {SOLVER} and {MCTS}")
     limit = limit_of(values)
     if not limit.is_any and (extra := [key for key in ("tc", "timemargin") if key in values]):
-        raise ConfigError(f"{place}, {extra[0]}=: expected nodes=, depth=, st= or a clock as well")
-    player = Player(name, flag=place, limit=limit, random_share=values.get("random", 0.0))
+        raise ConfigError(f"{label}, {extra[0]}=: expected nodes=, depth=, st= or a clock as well")
+    player = Player(name, flag=label, limit=limit, random_share=values.get("random", 0.0))
     if command:
         command = (*command, *values.get("args", []))
         directory = values.get("dir", "")
         return replace(player, kind="engine", command=command, directory=directory, options=options)
     if of_engines := [key for key in ("args", "dir") if key in values] + [OPTION + key for key in options]:
-        raise ConfigError(f"{place}, {of_engines[0]}: expected only with cmd=PROGRAM")
+        raise ConfigError(f"{label}, {of_engines[0]}: expected only with cmd=PROGRAM")
     if bare in (RANDOM, SOLVER, MCTS):
         return replace(player, kind=bare)
     return replace(player, kind="weights", weights=weights)
@@ -207,19 +207,19 @@ class Lineup:
 
     def game_of(self, players: Sequence[Player]) -> str:
         """The game of all players, which are settled. Raises ConfigError where they play different ones."""
-        found: dict[str, Player] = {}
+        by_game: dict[str, Player] = {}
         for player in players:
             if player.command:
-                found.setdefault(CHESS, player)
+                by_game.setdefault(CHESS, player)
             elif player.kind == SOLVER:
-                found.setdefault(SOLVED_GAME, player)
+                by_game.setdefault(SOLVED_GAME, player)
             elif player.kind == "weights":
-                found.setdefault(self._network(player).spec.name, player)
-        if len(found) > 1:
-            (game, player), (other, second), *_ = found.items()
+                by_game.setdefault(self._network(player).spec.name, player)
+        if len(by_game) > 1:
+            (game, player), (other, second), *_ = by_game.items()
             raise ConfigError(f"{second.flag}: plays {other}, {player.name} plays {game}")
         named = getattr(self._args, "game_file", None)  # --game: of players without weights
-        return next(iter(found), read_game("--game", named) if named else CHESS)
+        return next(iter(by_game), read_game("--game", named) if named else CHESS)
 
     def ready(self, player: Player) -> Player:
         """The settled player, ready to play. Raises ConfigError."""

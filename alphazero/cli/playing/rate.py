@@ -101,24 +101,24 @@ def run(args: argparse.Namespace) -> int:
     for name in OF_CHESS:
         if game != CHESS and (value := getattr(args, name)) is not None:
             raise ConfigError(f"{flag_of(name)} {value}: only for chess; this is {game}")
-    found: list[dict[str, Any]] = []
+    ratings: list[dict[str, Any]] = []
     try:
         with arena_of(lineup) as arena, closing(Console(True)) as console:
             rater = Rater(args, lineup, game, arena, console)
             ladder = ladder or rater.estimated_ladder()
             for weights, run in networks:
                 for nodes in all_nodes:
-                    start = found[-1]["elo"] if found and (run or nodes != all_nodes[0]) else None
+                    start = ratings[-1]["elo"] if ratings and (run or nodes != all_nodes[0]) else None
                     step = None if run is None else step_of(Path(weights))
-                    found.append({**rater.rate(weights, ladder, start, nodes), "step": step})
+                    ratings.append({**rater.rate(weights, ladder, start, nodes), "step": step})
                 if run is not None:
-                    keep_rating(run, found[-1])
+                    keep_rating(run, ratings[-1])
                 if args.levels is not None:
-                    console.say(keep_levels(weights, all_nodes, found[-len(all_nodes) :], ladder))
+                    console.say(keep_levels(weights, all_nodes, ratings[-len(all_nodes) :], ladder))
     finally:  # those that were rated before an error or a signal as well
-        if found:
+        if ratings:
             assert ladder is not None
-            print(json.dumps(found) if args.json else "\n".join(table_of(found, ladder)), flush=True)
+            print(json.dumps(ratings) if args.json else "\n".join(table_of(ratings, ladder)), flush=True)
     for run in dict.fromkeys(run for _, run in networks):
         if run is not None and (best := mark_best_rated(run)) is not None:
             print(f"{run}@best-elo is {best[0].name} ({round(best[1])})", file=sys.stderr)
@@ -145,11 +145,11 @@ def nodes_to_rate_at(args: argparse.Namespace) -> list[int]:
     return nodes
 
 
-def keep_levels(weights: str, nodes: Sequence[int], found: Sequence[dict[str, Any]], ladder: Ladder) -> str:
+def keep_levels(weights: str, nodes: Sequence[int], ratings: Sequence[dict[str, Any]], ladder: Ladder) -> str:
     """Write what the engine needs for UCI_Elo, and say so; levels that are but bounds are left out."""
     levels = [
         Level(number, rating["elo"], rating["games"])
-        for number, rating in zip(nodes, found, strict=True)
+        for number, rating in zip(nodes, ratings, strict=True)
         if not rating["beyond"]
     ]
     measured = ", ".join(f"{level.elo:.0f} at {counted(level.nodes, 'node')}" for level in levels)
@@ -166,10 +166,10 @@ def openings_in(game: str, args: argparse.Namespace) -> list[Opening]:
         return book_of(args)
     number = max(PAIRS, args.games // 2)
     for plies in OPENING_PLIES:
-        found = random_openings(game, number, plies, args.seed)
-        if len(found) == number:
+        openings = random_openings(game, number, plies, args.seed)
+        if len(openings) == number:
             break
-    return found
+    return openings
 
 
 def networks_to_rate(args: argparse.Namespace) -> Iterator[tuple[str, Path | None]]:
@@ -179,10 +179,10 @@ def networks_to_rate(args: argparse.Namespace) -> Iterator[tuple[str, Path | Non
             yield name, None
             continue
         directory = RunDirectory(Path(name)).checkpoints
-        found = checkpoints_in(directory) if directory.is_dir() else []
-        if not found:
+        checkpoints = checkpoints_in(directory) if directory.is_dir() else []
+        if not checkpoints:
             raise ConfigError(f"{name}: no checkpoints found; --checkpoints expects the directory of a run")
-        for path in found[:: args.checkpoints]:
+        for path in checkpoints[:: args.checkpoints]:
             yield str(path), Path(name)
 
 
@@ -226,9 +226,9 @@ class Rater:
                 most_games=self._args.games,
                 width=self._args.width,
                 start=start,
-                report=lambda found: self._console.say(
-                    f"{weights}: {counted(found.games, 'game')}, {round(found.elo)} "
-                    f"({round(found.low)} to {round(found.high)})"
+                report=lambda estimate: self._console.say(
+                    f"{weights}: {counted(estimate.games, 'game')}, {round(estimate.elo)} "
+                    f"({round(estimate.low)} to {round(estimate.high)})"
                 ),
             )
         opponents = [
@@ -275,17 +275,17 @@ class Rater:
         return board.score(0, 1)
 
 
-def table_of(found: list[dict[str, Any]], ladder: Ladder) -> Iterator[str]:
+def table_of(ratings: list[dict[str, Any]], ladder: Ladder) -> Iterator[str]:
     """A table for people."""
     rows = [("network", "step", "Elo", "95 %", "games", "against")]
-    for rating in found:
+    for rating in ratings:
         low, high = rating["elo_95"]
         step = "" if rating["step"] is None else f"{rating['step']:,}"
         met = ", ".join("{name} +{wins} ={draws} -{losses}".format(**each) for each in rating["opponents"])
         interval = f"{round(low)} to {round(high)}"
         rows.append((rating["weights"], step, str(round(rating["elo"])), interval, str(rating["games"]), met))
     yield from table(rows, "lrrrrl")
-    for rating in found:
+    for rating in ratings:
         if rating["beyond"]:
             won = "won" if rating["beyond"] == "above" else "lost"
             yield f"{rating['weights']} {won} every game: {rating['beyond']} the ladder, its Elo is a bound"

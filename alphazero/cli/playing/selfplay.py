@@ -150,8 +150,8 @@ def sole_writer(out: Path) -> Iterator[None]:
     is_of_a_run = out.name == "games" and (out.parent / "checkpoints").is_dir()
     try:
         with contextlib.ExitStack() as held:
-            for place in (out.parent, out) if is_of_a_run else (out,):
-                held.enter_context(only_writer(place, "self-play", lambda text: print(text, file=sys.stderr)))
+            for path in (out.parent, out) if is_of_a_run else (out,):
+                held.enter_context(only_writer(path, "self-play", lambda text: print(text, file=sys.stderr)))
             yield
     finally:
         if is_new:

@@ -42,10 +42,10 @@ def run(args: argparse.Namespace) -> int:
     """Print the score and what it means (words_of)."""
     line = read_moves(args.moves)
     solver = make_solver(args.table_mib)
-    found: list[list[int]] = []
+    scores: list[list[int]] = []
 
     def solve() -> None:
-        found.append([solver.score(line), *(solver.move_scores(line) if args.each else ())])
+        scores.append([solver.score(line), *(solver.move_scores(line) if args.each else ())])
 
     thread = threading.Thread(target=solve, daemon=True)  # so that Ctrl-C ends it
     thread.start()
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         while thread.is_alive():
             thread.join(PROGRESS_INTERVAL_S)
             work.done = solver.num_nodes
-    score, *moves = found[0]
+    score, *moves = scores[0]
     named = {str(column): value for column, value in enumerate(moves, start=1) if value != solver.ILLEGAL}
     if args.json:
         print(

@@ -32,9 +32,9 @@ _REFUSED: Mapping[str, str] = {
 
 def accelerate_settings(environment: Mapping[str, str], flags: Mapping[str, object]) -> dict[str, object]:
     """Values by setting for what `flags` leave open. Raises ConfigError for a variable without a meaning."""
-    found: dict[str, object] = {}
+    settings: dict[str, object] = {}
     if not any(name.startswith(PREFIX) for name in environment):
-        return found
+        return settings
     for name, (setting, values) in _TAKEN.items():
         text = environment.get(name, "").lower()
         is_open = setting not in flags or (setting == "device" and flags[setting] == "auto")
@@ -43,10 +43,10 @@ def accelerate_settings(environment: Mapping[str, str], flags: Mapping[str, obje
             continue
         if text not in values:
             raise ConfigError(f"{name}={quoted(text)}: expected one of {', '.join(values)}")
-        found[setting] = values[text]
+        settings[setting] = values[text]
     for name, expected in _REFUSED.items():
         text = environment.get(name, "").lower()
         says_nothing = text in _UNSET or (text == "1" and name.endswith("_STEPS"))
         if not says_nothing and not environment.get(CONFIG_FILE):
             raise ConfigError(f"{name}={quoted(text)}: is not read; expected {expected} (or unset {name})")
-    return found
+    return settings

@@ -64,10 +64,10 @@ def prune(directory: Path, keep: int, *, dry_run: bool) -> list[Path]:
     if dry_run:
         return files.prune(directory, keep, dry_run=True)
     # A run's own lock, however its checkpoints are reached.
-    place = directory.resolve()
-    if place.name == "checkpoints":
-        place = place.parent
-    with only_writer(place, "checkpoint prune", lambda text: print(text, file=sys.stderr)):
+    run_directory = directory.resolve()
+    if run_directory.name == "checkpoints":
+        run_directory = run_directory.parent
+    with only_writer(run_directory, "checkpoint prune", lambda text: print(text, file=sys.stderr)):
         return files.prune(directory, keep)
 
 

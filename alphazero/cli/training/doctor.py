@@ -181,7 +181,7 @@ def environment_lines(here: Mapping[str, Any]) -> list[str]:
 
 def _in_words(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_in_words(one)}" for name, one in value.items())
+        return ", ".join(f"{name} {_in_words(entry)}" for name, entry in value.items())
     return "; ".join(map(_in_words, value)) or "none" if isinstance(value, (list, tuple)) else str(value)
 
 

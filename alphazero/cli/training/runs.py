@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     directory = given_path(args.directory, "DIR")
     runs = list_runs(directory)
     if args.json:
-        print(json.dumps([one.to_json() for one in runs], indent=1))
+        print(json.dumps([overview.to_json() for overview in runs], indent=1))
     else:
         print(to_table(directory, runs))
     return 0
@@ -45,27 +45,27 @@ def to_table(directory: Path, runs: list[RunOverview]) -> str:
     if not runs:
         return f"{printable(directory)}: no runs found"
     rows = [("run", "network", "step", "best", "state")]
-    for one in runs:
-        steps = "-" if one.step < 0 else f"{one.step:,}"
-        steps += f" of {one.num_steps:,}" if one.step >= 0 and one.num_steps >= 0 else ""
-        rows.append((printable(one.path.name), one.network, steps, best_text(one), state_text(one)))
+    for overview in runs:
+        name, steps = printable(overview.path.name), "-" if overview.step < 0 else f"{overview.step:,}"
+        steps += f" of {overview.num_steps:,}" if overview.step >= 0 and overview.num_steps >= 0 else ""
+        rows.append((name, overview.network, steps, best_text(overview), state_text(overview)))
     return "\n".join(table(rows, "llrl"))
 
 
-def best_text(one: RunOverview) -> str:
+def best_text(overview: RunOverview) -> str:
     """'policy_top1 41.20% (step 2,000)' for each figure that the row has room for."""
     texts = []
-    for name in [name for name in FIGURES if name in one.best][:SHOWN_FIGURES]:
-        path, value = one.best[name]
+    for name in [name for name in FIGURES if name in overview.best][:SHOWN_FIGURES]:
+        path, value = overview.best[name]
         shown = f"{value:.2%}" if name in SHARES else f"{value:.4g}"
         texts.append(f"{name} {shown} (step {step_of(path):,})")
     return "  ".join(texts)
 
 
-def state_text(one: RunOverview) -> str:
+def state_text(overview: RunOverview) -> str:
     """'running: process 12 on gpu1, since ...', 'damaged: ...', or the state alone."""
-    if one.state is RunState.RUNNING and one.holder is not None:
-        holder = one.holder
+    if overview.state is RunState.RUNNING and overview.holder is not None:
+        holder = overview.holder
         doing = "" if holder.purpose == "training" else f" ({holder.purpose})"
         return f"running{doing}: process {holder.pid} on {holder.host}, since {holder.since}"
-    return f"damaged: {one.fault}" if one.state is RunState.DAMAGED else one.state.value
+    return f"damaged: {overview.fault}" if overview.state is RunState.DAMAGED else overview.state.value

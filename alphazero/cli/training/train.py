@@ -171,9 +171,9 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> Config:
     config = load_config(args.config or default_preset, flags, settings, is_named=bool(args.config))
     given = [(path, "--data") for path in config.data.data]
     for path, flag in (*given, *((path, "--validation-data") for path in config.data.validation_data)):
-        place = given_path(path, flag)
-        if not place.is_file() and not place.is_dir():
-            fault = "is no regular file" if place.exists() else "no such file or directory"
+        source = given_path(path, flag)
+        if not source.is_file() and not source.is_dir():
+            fault = "is no regular file" if source.exists() else "no such file or directory"
             raise DataError(f"{path}: {fault}; expected a game store, PGN file or directory")
         refuse_positions(Path(path))
     # A preset that the user named stands. A launcher without the core leaves the choice to the ranks.

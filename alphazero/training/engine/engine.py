@@ -420,8 +420,8 @@ def _tensors_in(value: object) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _tensors_in(one)
+        for element in value.values():
+            yield from _tensors_in(element)
     elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _tensors_in(one)
+        for element in value:
+            yield from _tensors_in(element)

@@ -122,8 +122,8 @@ def orthogonal(matrices_NRC: torch.Tensor) -> torch.Tensor:
     for _ in range(NUM_ITERATIONS):
         gram = current @ current.mT
         current = first * current + (second * gram + third * (gram @ gram)) @ current
-    found = current.mT if rows > columns else current
-    scaled: torch.Tensor = found.to(matrices_NRC.dtype) * max(1.0, rows / columns) ** 0.5
+    orthogonal_NRC = current.mT if rows > columns else current
+    scaled: torch.Tensor = orthogonal_NRC.to(matrices_NRC.dtype) * max(1.0, rows / columns) ** 0.5
     return scaled
 
 

@@ -111,13 +111,13 @@ def _largest_fitting(
         return fits(network, config, runtime.device, size, reserve)
 
     def largest() -> int:
-        found = sizes[-1] if fits_here(sizes[-1]) else largest_that_fits(sizes[:-1], fits_here)
-        if not found:
+        size = sizes[-1] if fits_here(sizes[-1]) else largest_that_fits(sizes[:-1], fits_here)
+        if not size:
             raise TrainingError(
                 f"{runtime.host} {runtime.device}: micro-batches of {counted(sizes[0], 'position')} do not "
                 "fit; expected a smaller network, a GPU with more memory, or --zero-stage 1 or higher"
             )
-        return found
+        return size
 
     return min(exchange.numbers(exchange.on_each(largest)))
 

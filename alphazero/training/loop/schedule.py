@@ -75,8 +75,8 @@ def _one_cycle(config: OptimizerConfig, peak: float, step: int) -> float:
         if not config.cycle_decay_steps or not config.cycle_decay_rate:
             return low
         return low / (1 + config.cycle_decay_rate * ((step - length) / config.cycle_decay_steps))
-    place = step % length
-    share = place / first if place <= first else (length - place) / second
+    cycle_step = step % length
+    share = cycle_step / first if cycle_step <= first else (length - cycle_step) / second
     return low + (peak - low) * share
 
 

@@ -258,9 +258,9 @@ class _Numbers:
         called = self.called(name)
         return f"{called} {value}" if called.startswith("--") else f"{called} = {value}"
 
-    def place(self, *names: str) -> str:
+    def origin(self, *names: str) -> str:
         """The file and line of the first of these numbers that ds_config.json gave."""
-        values = {one.name: one for one in self.config.deepspeed.values}
+        values = {value.name: value for value in self.config.deepspeed.values}
         return next((f"{values[name].location}: " for name in names if self.is_json(name)), "")
 
 
@@ -280,7 +280,7 @@ def _beginning(numbers: _Numbers) -> tuple[BatchSizes, tuple[str, ...]]:
         return BatchSizes(micro * passes * numbers.num_ranks, micro), lines
     if numbers.is_json(BATCH) and 0 < batch < numbers.num_ranks:
         raise ConfigError(
-            f"{numbers.place(BATCH)}{numbers.written(BATCH, batch)}: expected at least "
+            f"{numbers.origin(BATCH)}{numbers.written(BATCH, batch)}: expected at least "
             f"{numbers.num_ranks}, one position for each rank"
         )
     batch = batch or training.batch_size
@@ -288,7 +288,7 @@ def _beginning(numbers: _Numbers) -> tuple[BatchSizes, tuple[str, ...]]:
         micro = _share(numbers, batch, passes)
     elif micro and batch % micro:
         raise ConfigError(
-            f"{numbers.place(MICRO, BATCH)}{numbers.written(MICRO, micro)}: expected a divisor of "
+            f"{numbers.origin(MICRO, BATCH)}{numbers.written(MICRO, micro)}: expected a divisor of "
             f"{numbers.written(BATCH, batch)}"
         )
     return BatchSizes(batch, micro or training.micro_batch_size), lines
@@ -300,7 +300,7 @@ def _contradiction(numbers: _Numbers, given: Mapping[str, int]) -> ConfigError:
     ranks = _ranks_of(given)
     fitting = f", or {counted(ranks, 'rank')} (--gpus {ranks})" if ranks else ""
     return ConfigError(
-        f"{numbers.place(BATCH)}{numbers.written(BATCH, given[BATCH])}: expected {product} = "
+        f"{numbers.origin(BATCH)}{numbers.written(BATCH, given[BATCH])}: expected {product} = "
         f"{' x '.join(map(str, sizes))} = {sizes[0] * sizes[1] * sizes[2]}{fitting}"
     )
 
@@ -310,7 +310,7 @@ def _share(numbers: _Numbers, batch: int, passes: int) -> int:
     micro, rest = divmod(batch, passes * numbers.num_ranks)
     if rest or not micro:
         raise ConfigError(
-            f"{numbers.place(PASSES, BATCH)}{numbers.written(PASSES, passes)}: expected "
+            f"{numbers.origin(PASSES, BATCH)}{numbers.written(PASSES, passes)}: expected "
             f"{numbers.written(BATCH, batch)} to be a multiple of {passes * numbers.num_ranks}, "
             f"that is of it over {counted(numbers.num_ranks, 'rank')}"
         )

@@ -164,11 +164,11 @@ def pin_ranks(runtime: Runtime, exchange: Exchange) -> list[str]:
     """
     own = ""
     if runtime.device.type == "cuda":
-        found: Any = torch.cuda.get_device_properties(runtime.device)
-        own = _pin(f"{found.pci_domain_id:04x}:{found.pci_bus_id:02x}:{found.pci_device_id:02x}.0")
-    pinned = [one for one in exchange.gather([runtime.host, runtime.rank, own]) if one[2]]
+        gpu: Any = torch.cuda.get_device_properties(runtime.device)
+        own = _pin(f"{gpu.pci_domain_id:04x}:{gpu.pci_bus_id:02x}:{gpu.pci_device_id:02x}.0")
+    pinned = [row for row in exchange.gather([runtime.host, runtime.rank, own]) if row[2]]
     lines = []
-    for host, ranks in groupby(pinned, key=lambda one: str(one[0])):
+    for host, ranks in groupby(pinned, key=lambda row: str(row[0])):
         by_rank = [(int(rank), str(text)) for _, rank, text in ranks]
         is_alike = len({text for _, text in by_rank}) == 1
         texts = [by_rank[0][1]] if is_alike else [f"rank {rank} {text}" for rank, text in by_rank]

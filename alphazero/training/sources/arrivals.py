@@ -72,13 +72,13 @@ class Brought:
         return [rows for _, rows in self._in_order()]
 
     def _in_order(self) -> list[tuple[TakenShard, pa.RecordBatch]]:
-        found = []
+        pairs = []
         for taken in self._taken:
             first = 0
             for shard in taken.shards:
-                found.append((shard, taken.rows.slice(first, shard.games)))
+                pairs.append((shard, taken.rows.slice(first, shard.games)))
                 first += shard.games
-        return sorted(found, key=lambda one: (one[0].actor, one[0].number))
+        return sorted(pairs, key=lambda pair: (pair[0].actor, pair[0].number))
 
     def figures(self, step: int) -> dict[str, float]:
         """brought_positions, actors (that brought some), refused (shards), waited_s, and age_mean and
@@ -212,16 +212,16 @@ class Arrivals:
 
         wait_s: how long to wait for the first one.
         """
-        found: list[Arrival] = []
+        taken: list[Arrival] = []
 
         def look() -> list[dict[str, Any]]:
             assert self._inbox is not None
             self._inbox.wait(wait_s if most > 0 else 0.0)
-            found.extend(sorted(self._inbox.take(most), key=lambda one: (one.shard.actor, one.shard.number)))
-            return [dataclasses.asdict(one.shard) for one in found]
+            taken.extend(sorted(self._inbox.take(most), key=lambda new: (new.shard.actor, new.shard.number)))
+            return [dataclasses.asdict(arrival.shard) for arrival in taken]
 
         shards = tuple(TakenShard(**table) for table in self._exchange.on_main(look))
-        batches = [one.rows for one in found if one.rows is not None]
+        batches = [arrival.rows for arrival in taken if arrival.rows is not None]
         content = games.to_bytes(joined(batches)) if self._inbox and shards else b""
         if shards:
             content = self._exchange.bytes_from(0, content)
@@ -271,7 +271,7 @@ class GameOrder:
         record = {
             "generation": generation,
             "step": step,
-            "shards": [dataclasses.asdict(one) for one in shards],
+            "shards": [dataclasses.asdict(shard) for shard in shards],
         }
         self.lines.append(record)
 

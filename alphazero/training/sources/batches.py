@@ -75,13 +75,13 @@ class Batches:
                 f"Batches: batch_size {batch_size}, first_step {first_step}, steps {steps}: "
                 "expected at least 1, 0 and 0"
             )
-        stores = [one if isinstance(one, Store) else open_store(one) for one in data]
-        window = Window.of_stores([one.store for one in stores])
+        stores = [source if isinstance(source, Store) else open_store(source) for source in data]
+        window = Window.of_stores([store.store for store in stores])
         self.spec: GameSpec = get_spec(window.game_name)
         self.num_positions = window.num_samples
         self._steps = max(1, window.num_samples // batch_size) if steps is None else steps
         self._first_step, self._as_torch = first_step, as_torch
-        found = curve_of(window) if value_q_ratio > 0 else None
+        window_curve = curve_of(window) if value_q_ratio > 0 else None
         self._loader = Loader(
             window,
             self.spec,
@@ -90,7 +90,7 @@ class Batches:
             micro_batch_size=batch_size,
             num_threads=num_threads or count_processors(),
             value_q_ratio=value_q_ratio,
-            curve=found.curve if found else None,
+            curve=window_curve.curve if window_curve else None,
         )
 
     def __len__(self) -> int:

@@ -102,8 +102,8 @@ def choose_value_curve(
         return None, []
 
     def fit() -> Any:  # noqa: ANN401 - JSON
-        found = curve_of(window)
-        return None if found is None else [asdict(found.curve), str(found)]
+        window_curve = curve_of(window)
+        return None if window_curve is None else [asdict(window_curve.curve), str(window_curve)]
 
     chosen = exchange.on_main(fit)
     if chosen is None:
@@ -121,8 +121,8 @@ def find_symmetries(game: str, exchange: Exchange) -> list[str]:
     exchange.on_each(lambda: use_symmetries(game))
     symmetries = symmetries_of(game)
     digest = 0
-    for one in symmetries:
-        digest = crc32(one.actions.tobytes(), crc32(one.numbers.tobytes(), digest))
+    for symmetry in symmetries:
+        digest = crc32(symmetry.actions.tobytes(), crc32(symmetry.numbers.tobytes(), digest))
     if len(set(exchange.numbers(digest))) > 1:
         raise RulesError(
             f"game {game}: ranks found different symmetries; expected rules that answer alike everywhere",

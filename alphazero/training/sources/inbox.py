@@ -174,7 +174,7 @@ class Inbox:
             while self._queue and most > 0:
                 taken.append(self._queue.popleft())
                 most -= taken[-1].shard.positions
-            shards = [one.shard for one in taken]
+            shards = [arrival.shard for arrival in taken]
             self._state = replace(self._state, actors=accounts_with(self._state.actors, shards))
             self._changed.notify_all()
         return taken
@@ -303,7 +303,7 @@ class Inbox:
                 if not self._take_in(name, size):
                     lists.pop(actor, None)
                 with self._changed:
-                    positions = sum(one.shard.positions for one in self._queue)
+                    positions = sum(arrival.shard.positions for arrival in self._queue)
                 if positions >= self._most_waiting or self._has_weights():
                     return
 
@@ -361,12 +361,12 @@ class Inbox:
 
     def _weights_there(self) -> list[tuple[int, str]]:
         """Steps and names of the weights in the place."""
-        found = []
+        weights = []
         for entry in self._place.entries(WEIGHTS):
             text = entry.name.removeprefix(f"{WEIGHTS}/").removesuffix(".safetensors")
             if text.isascii() and text.isdigit():
-                found.append((int(text), entry.name))
-        return found
+                weights.append((int(text), entry.name))
+        return weights
 
     def _remove_old_weights(self) -> None:
         """All but the newest that this learner published: actors that play with others have them already."""

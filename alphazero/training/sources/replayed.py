@@ -53,7 +53,7 @@ class ReplayedGames:
     def shard_of(self, generation: int) -> bytes:
         """The content of a generation's shard, empty where none of its games ended. Raises as __init__."""
 
-        found: list[bytes] = []
+        contents: list[bytes] = []
 
         def read() -> None:
             if generation > self._last:
@@ -64,7 +64,7 @@ class ReplayedGames:
                 path, sha256 = self._by_generation[generation]
                 check_sha256(path, sha256)
                 with named_faults("read", path):
-                    found.append(path.read_bytes())
+                    contents.append(path.read_bytes())
 
         self._exchange.on_main(read)
-        return self._exchange.bytes_from(0, b"".join(found))
+        return self._exchange.bytes_from(0, b"".join(contents))

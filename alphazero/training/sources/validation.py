@@ -67,7 +67,7 @@ Ranked: TypeAlias = tuple[float, str, WrongPosition]  # the error, the game, the
 class Worst:
     """The NUM_WORST positions of different games with the largest errors of policy and of value."""
 
-    found: dict[str, list[Ranked]] = field(default_factory=lambda: {BY_POLICY: [], BY_VALUE: []})
+    ranked: dict[str, list[Ranked]] = field(default_factory=lambda: {BY_POLICY: [], BY_VALUE: []})
 
     def look(self, seen: Predictions, line_of: Callable[[int], tuple[str, Line]]) -> None:
         """Positions of a batch, by their numbers in it. line_of: the game of one, and the line up to it."""
@@ -75,27 +75,27 @@ class Worst:
         for by, error_B in errors.items():
             order = [at for at in np.argsort(-error_B, kind="stable").tolist() if np.isfinite(error_B[at])]
             new = (_ranked(seen, at, by, float(error_B[at]), *line_of(at)) for at in order)
-            both = [*self.found[by], *of_different_games(new)]
-            self.found[by] = of_different_games(sorted(both, key=_error))
+            both = [*self.ranked[by], *of_different_games(new)]
+            self.ranked[by] = of_different_games(sorted(both, key=_error))
 
 
-def of_different_games(found: Iterable[Ranked]) -> list[Ranked]:
+def of_different_games(ranked: Iterable[Ranked]) -> list[Ranked]:
     """The first NUM_WORST, one of a game at most; a position that several games reach is taken once."""
     kept: list[Ranked] = []
     taken: set[str] = set()
-    for one in found:
-        _, game, wrong = one
+    for candidate in ranked:
+        _, game, wrong = candidate
         if taken.isdisjoint((game, wrong.position)):
             taken |= {game, wrong.position}
-            kept.append(one)
+            kept.append(candidate)
         if len(kept) == NUM_WORST:
             break
     return kept
 
 
-def _error(found: Ranked) -> float:
+def _error(ranked: Ranked) -> float:
     """The worst first."""
-    return -found[0]
+    return -ranked[0]
 
 
 def _ranked(seen: Predictions, position: int, by: str, error: float, game: str, line: Line) -> Ranked:
@@ -125,7 +125,7 @@ def line_at(window: Window, ids: npt.NDArray[np.int64], number: int) -> tuple[st
 def _game(window: Window, shard: int, game: int) -> tuple[str | None, list[int]]:
     """A game's start, None for the usual one, and its moves."""
     view = window.shards[shard]
-    begin, end = (int(place) for place in view.moves_offset[game : game + 2])
+    begin, end = (int(offset) for offset in view.moves_offset[game : game + 2])
     fen = bytes(view.fen_bytes[view.fen_offset[game] : view.fen_offset[game + 1]]).decode("ascii")
     return fen or None, view.moves[begin:end].tolist()
 
@@ -135,13 +135,13 @@ def games_to_show(window: Window) -> list[int]:
     lengths = np.diff(window.ply_offset)
     usual = np.flatnonzero((lengths >= FEWEST_PLIES) & (lengths <= MOST_PLIES))
     rows = usual if len(usual) >= NUM_GAMES else np.arange(window.num_games)
-    places = np.linspace(0, len(rows) - 1, min(NUM_GAMES, len(rows))).astype(int)
-    return [int(rows[place]) for place in np.unique(places)]
+    indices = np.linspace(0, len(rows) - 1, min(NUM_GAMES, len(rows))).astype(int)
+    return [int(rows[index]) for index in np.unique(indices)]
 
 
 def samples_of(window: Window, row: int) -> npt.NDArray[np.int64]:
     """The samples of a game, from its first ply on."""
-    first, last = (int(place) for place in window.ply_offset[row : row + 2])
+    first, last = (int(offset) for offset in window.ply_offset[row : row + 2])
     return np.arange(first, min(last, first + MOST_PLIES), dtype=np.int64)
 
 
@@ -238,15 +238,15 @@ class HeldOut:
         """Those of all ranks, the worst of each kind first. Collective."""
         own: list[Any] = [
             [error, game, dataclasses.asdict(wrong)]
-            for found in worst.found.values()
-            for error, game, wrong in found
+            for ranked in worst.ranked.values()
+            for error, game, wrong in ranked
         ]
-        gathered = (one for rank in self.exchange.gather(own) for one in rank)
+        gathered = (row for rows in self.exchange.gather(own) for row in rows)
         every = sorted(
             ((error, game, from_table(WrongPosition, body)) for error, game, body in gathered), key=_error
         )
-        kinds = ([one for one in every if one[2].by == by] for by in worst.found)
-        return tuple(wrong for found in kinds for *_, wrong in of_different_games(found))
+        kinds = ([ranked for ranked in every if ranked[2].by == by] for by in worst.ranked)
+        return tuple(wrong for kind in kinds for *_, wrong in of_different_games(kind))
 
     def _games_seen(self, network: AlphaZeroNet) -> tuple[SeenGame, ...]:
         """The games ply by ply: every rank looks at them, as forward passes of ZeRO 3 need all ranks."""
@@ -277,8 +277,8 @@ def _exact_truth(job: Job, services: RankServices) -> list[SolvedSet]:
                 return dataclasses.asdict(truth_of_run(job.run, game, solver, tick))
             return None
 
-        found = services.exchange.on_main(solve)
-    return [SolvedSet(game, tuple(from_table(OutsideTruth, found).exact()))] if found else []
+        truth = services.exchange.on_main(solve)
+    return [SolvedSet(game, tuple(from_table(OutsideTruth, truth).exact()))] if truth else []
 
 
 def _solved_figures(
@@ -316,5 +316,5 @@ def _exact_record(
     for by, seen, positions in ((BY_POLICY, by_policy, asked), (BY_VALUE, by_value, after)):
         worst = Worst()
         worst.look(seen, [(str(at), position.line) for at, position in enumerate(positions)].__getitem__)
-        wrong += [one for *_, one in worst.found[by]]
+        wrong += [position for *_, position in worst.ranked[by]]
     return ValidationRecord(step, OF_EXACT_TRUTH, len(after), *bins_of(tallies), phases, tuple(wrong))

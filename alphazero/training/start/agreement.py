@@ -89,7 +89,7 @@ def facts_of(config: Config, start: Mapping[str, object], versions: Mapping[str,
             if scope_of(SECTIONS[section], name) is not Scope.NODE
         }
     settings = config.deepspeed
-    of_file: dict[str, object] = {one.name: one.value for one in settings.values}
+    of_file: dict[str, object] = {value.name: value.value for value in settings.values}
     of_file |= {"precisions_off": sorted(settings.precisions_off), "passed_on": dict(settings.passed_on)}
     of_file["zero_options"] = dict(settings.zero_options)
     facts |= {f"ds_config.json {name}": value for name, value in of_file.items()}
@@ -101,16 +101,16 @@ def differences(facts: Sequence[Facts], hosts: Sequence[str]) -> list[tuple[str,
 
     facts, hosts: of every rank, by rank.
     """
-    keys = dict.fromkeys(key for one in facts for key in one)
-    found = []
+    keys = dict.fromkeys(key for of_rank in facts for key in of_rank)
+    lines = []
     for key in keys:
         ranks_by_value: dict[str, list[int]] = {}
-        for rank, one in enumerate(facts):
-            ranks_by_value.setdefault(_shown(one.get(key)), []).append(rank)
+        for rank, of_rank in enumerate(facts):
+            ranks_by_value.setdefault(_shown(of_rank.get(key)), []).append(rank)
         if len(ranks_by_value) > 1:
             values = [f"{value} on {_who(ranks, hosts)}" for value, ranks in ranks_by_value.items()]
-            found.append((key, f"{key}: {', '.join(values)}"))
-    return found
+            lines.append((key, f"{key}: {', '.join(values)}"))
+    return lines
 
 
 def check_agreement(
@@ -125,8 +125,8 @@ def check_agreement(
 
     check: False turns that error into warnings (--no-preflight).
     """
-    found = differences(facts, hosts)
-    grave = [line for key, line in found if key not in ONLY_WARNED_OF]
+    lines = differences(facts, hosts)
+    grave = [line for key, line in lines if key not in ONLY_WARNED_OF]
     if grave and check:
         more = len(grave) - MOST_NAMED
         rest = f"; and {counted(more, 'other setting')}" if more > 0 else ""
@@ -134,7 +134,7 @@ def check_agreement(
             f"nodes differ: {'; '.join(grave[:MOST_NAMED])}{rest}; expected the same on every node{ways_on}",
             found_by_all_ranks=True,
         )
-    return [f"warning: nodes differ: {line}" for _, line in found]
+    return [f"warning: nodes differ: {line}" for _, line in lines]
 
 
 def _shown(value: object) -> str:

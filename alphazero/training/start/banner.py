@@ -28,14 +28,14 @@ from alphazero.show.tensorboard import events_directory
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.progress import describe_validation
 from alphazero.training.sources.given_games import loader_threads
-from alphazero.training.start.run_start import Found, Request
+from alphazero.training.start.run_start import Request, Setup
 
 RULE = "=" * 78
 
 
-def banner(found: Found, devices: Sequence[str]) -> str:
+def banner(setup: Setup, devices: Sequence[str]) -> str:
     """The facts to check before hours of training: who, where, what, on which data. devices: of all ranks."""
-    job = found.job
+    job = setup.job
     training, shape = job.config.training, job.config.network
     kind = f"DeepSpeed ZeRO-{training.zero_stage}, {job.runtime.backend}"
     encoders = loader_threads(job.config.data, job.runtime)
@@ -45,7 +45,7 @@ def banner(found: Found, devices: Sequence[str]) -> str:
         length += f" ({num_positions / job.num_samples:.2f} epochs)"
     lines = [
         RULE,
-        *found.notices,
+        *setup.notices,
         f"run directory     {job.run.path}",
         f"distributed type  {kind}",
         f"processes         {len(devices)}",
@@ -53,9 +53,9 @@ def banner(found: Found, devices: Sequence[str]) -> str:
         f"threads per rank  {torch.get_num_threads()} compute, {encoders} encode positions",
         f"precision         {training.precision}{_extras(training)}",
         f"network           {shape.game} {network_text(dataclasses.asdict(shape))}, "
-        f"{found.network.parameter_count() / 1e6:.1f} M parameters",
-        *_data(job, found.window, found.held_out),
-        f"batch             {found.plan}",
+        f"{setup.network.parameter_count() / 1e6:.1f} M parameters",
+        *_data(job, setup.window, setup.held_out),
+        f"batch             {setup.plan}",
         length,
         RULE,
     ]

@@ -24,7 +24,7 @@ from alphazero.training.loop.part_clock import PartClock
 from alphazero.training.loop.profile import StepProfile
 from alphazero.training.loop.writer import CheckpointWriter
 from alphazero.training.ranks.runtime import Runtime
-from alphazero.training.start.run_start import Found, RankContext, publish
+from alphazero.training.start.run_start import RankContext, Setup, publish
 
 
 def beat_of_start(run: RunDirectory, runtime: Runtime) -> Callable[[], None]:
@@ -44,13 +44,13 @@ def beat_of_start(run: RunDirectory, runtime: Runtime) -> Callable[[], None]:
 
 @contextlib.contextmanager
 def open_services(
-    found: Found, rank: RankContext, before_save: Callable[[Callable[[], None]], None]
+    setup: Setup, rank: RankContext, before_save: Callable[[Callable[[], None]], None]
 ) -> Iterator[RankServices]:
     """The services of this rank, with a first heartbeat; the host is watched within the block. Collective.
 
     After it all that was written is on disk. before_save: as in RankServices.
     """
-    job, start, runtime = found.job, found.start, rank.runtime
+    job, start, runtime = setup.job, setup.start, rank.runtime
     exchange, console = rank.exchange, rank.console
     heartbeat = HeartbeatWriter(job.run.heartbeats, runtime.rank, runtime.host)
     heartbeat.beat(Phase.START, start.step)

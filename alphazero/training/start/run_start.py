@@ -92,7 +92,7 @@ class RunStart:
 
 
 @dataclass(frozen=True)
-class Found:
+class Setup:
     """All that a start finds out before it writes anything, the same on every rank.
 
     starting: builds the network again after a rollback. curve: of the evaluations in given games.
@@ -150,13 +150,13 @@ def _require_never_saved(run: RunDirectory) -> None:
     )
 
 
-def make_directory(found: Found, request: Request, rank: RankContext) -> None:
+def make_directory(setup: Setup, request: Request, rank: RankContext) -> None:
     """Make the run directory where this rank writes, with this start's settings and the checkpoint's weights.
 
     Newer checkpoints than the one resumed step aside; of a complete run only what a killed start left undone
     is finished. Collective; raises AlphaZeroError on all ranks where one cannot write.
     """
-    start, job = found.start, found.job
+    start, job = setup.start, setup.job
     is_complete = start.is_complete(job)
 
     def make() -> None:
@@ -167,7 +167,7 @@ def make_directory(found: Found, request: Request, rank: RankContext) -> None:
             assert start.resumed is not None
             keep = max(keep, start.resumed.state.config["training"]["keep_checkpoints"])  # as many as it kept
         else:
-            argv, source, git_diff = list(request.argv), found.starting.source, job.config.run.git_diff
+            argv, source, git_diff = list(request.argv), setup.starting.source, job.config.run.git_diff
             create(start.run, to_table(job.config), argv, source, start.step, git_diff, request.command)
         checkpoint_files.settle(start.run.checkpoints, keep)
         if start.resumed and not is_complete:

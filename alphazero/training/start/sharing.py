@@ -35,12 +35,12 @@ def is_writer(directory: Path, local_rank: int, exchange: Exchange) -> bool:
     # The directory of a new run is not there yet, and nothing is made before all else is checked. Where
     # another start makes it at this moment, some ranks see it and some do not: what all have counts.
     ancestors = (directory, *directory.absolute().parents)
-    found = next(number for number, path in enumerate(ancestors) if path.is_dir())
-    place = ancestors[min(max(exchange.numbers(found)), len(ancestors) - 1)]
+    nearest = next(number for number, path in enumerate(ancestors) if path.is_dir())
+    ancestor = ancestors[min(max(exchange.numbers(nearest)), len(ancestors) - 1)]
     start = exchange.from_rank(0, secrets.token_hex(8))
 
     def token(rank: int) -> Path:
-        return place / f"{TOKEN}{start}-{rank}"
+        return ancestor / f"{TOKEN}{start}-{rank}"
 
     def leave_token() -> None:
         if local_rank:
@@ -48,7 +48,7 @@ def is_writer(directory: Path, local_rank: int, exchange: Exchange) -> bool:
         try:
             token(exchange.rank).touch(exist_ok=False)
         except OSError as error:
-            raise CheckpointError(f"{place}: cannot be written: {error.strerror}") from error
+            raise CheckpointError(f"{ancestor}: cannot be written: {error.strerror}") from error
 
     try:
         exchange.on_each(leave_token)
@@ -57,7 +57,7 @@ def is_writer(directory: Path, local_rank: int, exchange: Exchange) -> bool:
     finally:
         if local_rank == 0:
             token(exchange.rank).unlink(missing_ok=True)
-            for path in place.glob(f"{TOKEN}*"):
+            for path in ancestor.glob(f"{TOKEN}*"):
                 with suppress(FileNotFoundError):
                     if time.time() - path.stat().st_mtime > STALE_TOKEN_S:
                         path.unlink()

@@ -95,8 +95,8 @@ def starting_network(
         source = {"weights": name, "file": str(path.absolute()), "sha256": digest}
         return {"network": dataclasses.asdict(given), "source": source}
 
-    found = exchange.on_main(read)
-    shape, source = NetworkConfig(**found["network"]), found["source"]
+    record = exchange.on_main(read)
+    shape, source = NetworkConfig(**record["network"]), record["source"]
     given = exchange.tensors_from(0, tensors)
     changed = [
         f"{entry.name} {getattr(shape, entry.name)} (not {getattr(network, entry.name)})"
@@ -125,18 +125,18 @@ def require_memory(
 
 
 def _require_here(config: Config, runtime: Runtime, available: int) -> None:
-    network, stage, num_ranks = on_meta_device(config.network), config.training.zero_stage, runtime.world_size
+    network, given, num_ranks = on_meta_device(config.network), config.training.zero_stage, runtime.world_size
     moments = state_numbers(network, config.optimizer.optimizer)
     # Every rank begins with the whole network, which ZeRO 3 shares out later.
     start = network.parameter_count() * FLOAT_BYTES
-    needed = {one: max(start, rank_bytes(network, moments, one, num_ranks)) for one in STAGES}
-    if needed[stage] <= available:
+    needed = {stage: max(start, rank_bytes(network, moments, stage, num_ranks)) for stage in STAGES}
+    if needed[given] <= available:
         return
-    fitting = [one for one in STAGES if one > stage and needed[one] <= available]
-    more = "more GPUs or hosts" + ("" if stage == 3 else " and a higher --zero-stage")
+    fitting = [stage for stage in STAGES if stage > given and needed[stage] <= available]
+    more = "more GPUs or hosts" + ("" if given == 3 else " and a higher --zero-stage")
     raise ConfigError(
         f"{runtime.host} {runtime.device}: {network.parameter_count():,} parameters with gradients and "
-        f"optimizer state take {needed[stage]:,} bytes of a rank's memory at ZeRO stage {stage} on "
+        f"optimizer state take {needed[given]:,} bytes of a rank's memory at ZeRO stage {given} on "
         f"{counted(num_ranks, 'rank')}, {available:,} are available; expected "
         + (f"--zero-stage {fitting[0]} ({needed[fitting[0]]:,} bytes)" if fitting else more)
         + ", or a smaller network"

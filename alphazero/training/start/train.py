@@ -48,7 +48,7 @@ from alphazero.training.start.resume_checks import (
     check_self_play,
     complete,
 )
-from alphazero.training.start.run_start import Found, RankContext, Request, RunStart, find_run, make_directory
+from alphazero.training.start.run_start import RankContext, Request, RunStart, Setup, find_run, make_directory
 from alphazero.training.start.settle import settle_settings
 from alphazero.training.start.sharing import load_shared
 from alphazero.training.start.stall_watch import stall_watch
@@ -86,21 +86,21 @@ def train(config: Config, runtime: Runtime, request: Request) -> int:
 def _train(config: Config, request: Request, start: RunStart, rank: RankContext) -> int:
     """The stages of a run in their order; returns the exit status."""
     started = time.monotonic()
-    found = prepare(config, request, start, rank)
-    job, console = found.job, rank.console
+    setup = prepare(config, request, start, rank)
+    job, console = setup.job, rank.console
     exchange = rank.exchange
     reads = job.config.data.verify_data and job.runtime.local_rank == 0
-    check = DataCheck((found.window, found.held_out), job.run, exchange, reads=reads)
+    check = DataCheck((setup.window, setup.held_out), job.run, exchange, reads=reads)
     with contextlib.closing(check):
-        make_directory(found, request, rank)
+        make_directory(setup, request, rank)
         if start.resumed and start.is_complete(job):
             console.say(complete(job, start.resumed.state, request), Topic.END)
             return 0
         console.log_to(job.run.path)
-        console.say(banner(found, exchange.gather(f"{job.runtime.host} {job.runtime.device_name}")))
+        console.say(banner(setup, exchange.gather(f"{job.runtime.host} {job.runtime.device_name}")))
         outcome: TrainingOutcome | None = None
         try:
-            outcome = train_to_the_end(found, check, rank)
+            outcome = train_to_the_end(setup, check, rank)
         finally:
             if outcome in (None, TrainingOutcome.STOPPED):
                 say_how_to_continue(job, request, console)
@@ -111,7 +111,7 @@ def _train(config: Config, request: Request, start: RunStart, rank: RankContext)
     return 0
 
 
-def prepare(config: Config, request: Request, start: RunStart, rank: RankContext) -> Found:
+def prepare(config: Config, request: Request, start: RunStart, rank: RankContext) -> Setup:
     """Settle settings, network, precision, batch and games, and check that they can resume the run.
 
     Collective; nothing is written. Raises AlphaZeroError on all ranks alike.
@@ -144,7 +144,7 @@ def prepare(config: Config, request: Request, start: RunStart, rank: RankContext
     notices += [*kernel_lines, *changes, *plan_changes, *curve_lines]
     notices += find_symmetries(config.network.game, exchange)
     notices += graph_notices(config.training, config.deepspeed.passed_on, runtime.device)
-    return Found(
+    return Setup(
         job=job,
         start=start,
         starting=starting,
@@ -169,34 +169,34 @@ def make_job(config: Config, runtime: Runtime, run: RunDirectory, window: Window
     return Job(config, runtime, run, steps, window.num_samples)
 
 
-def train_to_the_end(found: Found, data_check: DataCheck, rank: RankContext) -> TrainingOutcome:
+def train_to_the_end(setup: Setup, data_check: DataCheck, rank: RankContext) -> TrainingOutcome:
     """Open the services of this rank and train until the last step or a signal."""
-    job = found.job
+    job = setup.job
     with (
-        open_services(found, rank, data_check.finish) as services,
+        open_services(setup, rank, data_check.finish) as services,
         stall_watch(job.run, rank.runtime, rank.console.alarm),
     ):
-        validate = make_validation(job, found.held_out, services)
+        validate = make_validation(job, setup.held_out, services)
         if job.config.self_play.mode == "supervised":
-            assert found.window is not None
-            return train_persistently(found, GivenGames(job, found.window, found.curve), validate, services)
-        source, outcome = Generations(job, found.window, services), None
+            assert setup.window is not None
+            return train_persistently(setup, GivenGames(job, setup.window, setup.curve), validate, services)
+        source, outcome = Generations(job, setup.window, services), None
         try:
-            outcome = train_persistently(found, source, validate, services)
+            outcome = train_persistently(setup, source, validate, services)
         finally:
             source.close(ended=outcome is TrainingOutcome.FINISHED)
         return outcome
 
 
 def train_persistently(
-    found: Found, source: DataSource, validate: Validate, services: RankServices
+    setup: Setup, source: DataSource, validate: Validate, services: RankServices
 ) -> TrainingOutcome:
     """Train to the end or a signal; after too many bad steps go back to the last checkpoint and train on.
 
     The positions that led there are not used again (as Chowdhery et al. 2022, PaLM, section 5.1): the
     order of the data moves on by what was lost. Raises TrainingError where MOST_RETURNS do not help.
     """
-    job, plan, network, resumed = found.job, found.plan, found.network, found.start.resumed
+    job, plan, network, resumed = setup.job, setup.plan, setup.network, setup.start.resumed
     console, bad_steps = services.console, counted(job.config.training.max_skipped_steps, "step")
     position = Position(0)
     if resumed:
@@ -225,7 +225,7 @@ def train_persistently(
         if services.writer:
             services.writer.wait()
         resumed = load_shared(job.run.checkpoints, "", services.writes, services.exchange, console.alarm)
-        network = found.starting.build(resumed)
+        network = setup.starting.build(resumed)
         step = resumed.state.step if resumed else 0
         offset = reached.data_offset + reached.step - step  # the data follows what was reached
         position = Position(step, offset, reached.skipped_steps, trainer.elapsed_s())
