@@ -111,6 +111,7 @@ def test_the_report_has_every_test_in_order_of_importance_with_its_outcome(repor
     assert "not two" in failed["why"]
 
 
+@pytest.mark.slow
 def test_the_report_says_what_the_time_did_not_hold_and_on_what_it_ran(report):
     dropped = [name.split("::")[-1] for name in report["summary"]["left_out_for_time"]]
     assert dropped == ["test_too_long"]

@@ -97,7 +97,7 @@ def without_time(answer: dict[str, Any]) -> dict[str, Any]:
 def test_answers_are_those_of_the_same_search_alone(net: Net) -> None:
     queries = [
         {"id": f"{number} {simulations}", "moves": GAME[:number], "simulations": simulations, "lines": 4}
-        for number in range(len(GAME))
+        for number in range(0, len(GAME), 2)
         for simulations in (1, 2, 90)
     ]
     answers = {answer["id"]: answer for answer in ask(net, *queries)}

@@ -56,7 +56,7 @@ def trained(game: str = "connect4", seed: int = 4) -> AlphaZeroNet:
     return network.eval()
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.slow), "int8"])
 def test_games_are_the_same_with_fewer_positions_a_batch(precision) -> None:
     """The last batches of a round are small; what is played does not depend on who computes them."""
     if precision == "int8" and why_not_int8(CPU):

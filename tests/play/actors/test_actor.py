@@ -269,6 +269,7 @@ def wait_for(what, process: subprocess.Popen[str]) -> None:
     assert what()
 
 
+@pytest.mark.slow
 def test_a_signal_ends_two_processes_with_their_games_published(place, tmp_path) -> None:
     learner = StandInLearner(place)
     learner.publish(0)

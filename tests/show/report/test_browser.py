@@ -236,7 +236,7 @@ def test_a_position_and_a_command_are_copied_with_or_without_a_clipboard(
     browser.wait("document.querySelector('.wrong .copier').textContent === 'Copy FEN'")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_all_text_has_contrast_in_both_schemes_and_charts_follow(browser, tmp_path, scheme) -> None:
     runs = [supervised_run(tmp_path / name).path for name in ("one", "two")]
     config = json.loads((runs[1] / "config.json").read_text())
