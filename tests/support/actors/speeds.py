@@ -1,8 +1,8 @@
 """`python -m tests.support.actors.speeds`: what actors play together and alone, and how long a learner waits.
 
-Connect Four on the CPU, two cores. Each actor has a share of one core's time, a part of every tenth of a
-second in which no other actor runs there: its process is stopped and continued, as cgroups can rarely be
-written. Positions count by processor time as well: on a busy machine the clock says little.
+Connect Four on the CPU, two cores. Each actor has a share of one core's time, a part of every second in which
+no other actor runs there: its process is stopped and continued, as cgroups can rarely be written. Positions
+count by processor time as well: on a busy machine the clock says little.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import psutil
 from alphazero.play.actors.shard import ShardName, read_shard
 from alphazero.play.lanes import num_trained_positions
 
-PERIOD_S = 0.1
+PERIOD_S = 1.0
 # Of the time of the first core and of the second one; 1.8 cores but for a lone actor.
 SHARES = {1: ((1.0,), ()), 2: ((1.0,), (0.8,)), 4: ((0.6, 0.4), (0.5, 0.3))}
 RUN = (
