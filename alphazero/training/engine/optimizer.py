@@ -9,6 +9,7 @@ arithmetic, the same on every rank.
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,21 @@ BODIES = ("blocks.", "body.encoders.", "body.scores.")
 MANY_STEPS = 1e9
 
 
-class SkippableAdam(torch.optim.Adam):
+class NeverCompiled(torch.optim.Optimizer):
+    """torch's methods, less the wrappers that import its compiler at their first call: a second or more."""
+
+    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
+    state_dict = inspect.unwrap(torch.optim.Optimizer.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.Optimizer.load_state_dict)
+
+
+adam_step, sgd_step = (
+    torch.no_grad()(inspect.unwrap(kind.step)) for kind in (torch.optim.Adam, torch.optim.SGD)
+)
+
+
+class SkippableAdam(NeverCompiled, torch.optim.Adam):
     """Adam and AdamW (decoupled_weight_decay) that leave weights and moments alone while `skips` is set.
 
     DeepSpeed's engine calls `step` itself, in parts above ZeRO 0, and must do all else it does after a
@@ -50,7 +65,7 @@ class SkippableAdam(torch.optim.Adam):
         if self.skips:
             return None
         with _counts_of(self):
-            return super().step(closure)
+            return adam_step(self, closure)
 
 
 # Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon): the step of a matrix is its momentum, made
@@ -226,14 +241,14 @@ class SkippableMuon(SkippableAdam):
         old.copy_(new if self.found_inf is None else torch.where(self.found_inf == 0, new, old))
 
 
-class SkippableSGD(torch.optim.SGD):
+class SkippableSGD(NeverCompiled, torch.optim.SGD):
     """SGD that leaves weights and momentum alone while `skips` is set; see SkippableAdam."""
 
     skips = False
     found_inf: torch.Tensor | None = None
 
     def step(self, closure: Callable[[], float] | None = None) -> Any:  # noqa: ANN401 - torch's signature
-        return None if self.skips else super().step(closure)
+        return None if self.skips else sgd_step(self, closure)
 
 
 @contextlib.contextmanager

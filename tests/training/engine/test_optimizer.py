@@ -1,5 +1,8 @@
 """The optimizers of the settings make the steps of torch's own, and none where a step is skipped."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -49,6 +52,26 @@ def test_it_is_torchs_with_no_decay_on_vectors(settings, kind, options):
     found = trained(make_optimizer(ours, OptimizerConfig(learning_rate=0.01, **settings)), ours)
     for mine, expected in zip(found, trained(kind(groups, lr=0.01, **options), theirs), strict=True):
         assert torch.equal(mine, expected)
+
+
+STEP = """
+import sys
+import torch
+from alphazero.settings.sections import OptimizerConfig
+from alphazero.training.engine.optimizer import make_optimizer
+model = torch.nn.Linear(3, 2)
+for name in ("adam", "adamw", "sgd", "muon"):
+    optimizer = make_optimizer(model, OptimizerConfig(optimizer=name))
+    model(torch.ones(3)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    optimizer.load_state_dict(optimizer.state_dict())
+sys.exit("torch._dynamo" in sys.modules)
+"""
+
+
+def test_a_step_does_not_import_torch_s_compiler():
+    assert subprocess.run([sys.executable, "-c", STEP], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw"])
