@@ -1,8 +1,8 @@
 """Speed of the engine's search: nodes per second of one tree, with a made-up network.
 
-`alphazero bench tree [--device-ms M]`. Logits and values are drawn once and the same for every batch. They come
-back at once, or from a device that takes its batches in order, one at a time, each for so many milliseconds,
-while the processor is free.
+`alphazero bench tree [--device-ms M]`. Logits and values are drawn once, the same ones for every batch. They
+come back at once, or from a device that takes its batches in order, one at a time, each for so many
+milliseconds, while the processor is free.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Threads of the search change its speed alone: the same leaves in the same order, the same numbers to the bit."""
+"""Threads of the search change its speed alone: the same leaves in the same order, the same numbers."""
 
 from __future__ import annotations
 
