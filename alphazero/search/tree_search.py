@@ -17,15 +17,14 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TypeAlias
 
 import alphazero._core as _core
 from alphazero.games.board import Board
-from alphazero.games.core_types import BatchEvaluation, GameSearch, Leaves, Line
+from alphazero.games.core_types import GameSearch, Leaves, Line
 from alphazero.games.notation import legal_move
 from alphazero.games.outside.rules import State
 from alphazero.games.registry import get_game, make_line
@@ -33,11 +32,11 @@ from alphazero.search.batched import Evaluator, Pending
 from alphazero.search.snapshot import Snapshot, snapshot_of
 from alphazero.search.tables import Results, SearchTables, decided
 
-Batch: TypeAlias = tuple[int, Callable[[], BatchEvaluation], Results]
+Batch: TypeAlias = tuple[int, Pending, Results]
 
 MEGABYTE = 2**20
 MOST_NODES = 2**62
-NUM_SLOTS = 2  # of the core: batches on their way
+NUM_SLOTS = 4  # of the core: batches on their way
 # A batch has at most one leaf for so many visits of the root: a small tree of many leaves that do not know
 # of each other is a worse one.
 VISITS_PER_LEAF = 8
@@ -49,8 +48,9 @@ class TreeSettings:
     """Numbers of the search; the defaults are lc0's for chess (docs/search.md).
 
     minibatch_size: the most positions of one evaluation (0: as many as the evaluator takes).
-    in_flight: batches on their way at a time, 1 or 2: with 2 the tree grows while the network computes. The
-    search is a function of line, limits in nodes and these settings; time only decides where it stops.
+    in_flight: batches on their way at a time, 1 to 4: with more than 1 the tree grows while the network
+    computes. search_threads: of the search itself; they change its speed alone. The search is a function of
+    line, limits in nodes and the other settings; time only decides where it stops.
     """
 
     c_puct: float = 1.745
@@ -63,6 +63,7 @@ class TreeSettings:
     tree_mb: int = 2048
     minibatch_size: int = 0
     in_flight: int = 2
+    search_threads: int = 1
     fill: _core.HistoryFill = _core.HistoryFill.FEN_ONLY
 
     def for_core(self) -> _core.EngineSettings:
@@ -74,6 +75,7 @@ class TreeSettings:
         settings.policy_temperature = self.policy_temperature
         settings.two_fold_draws = self.two_fold_draws
         settings.fill = self.fill
+        settings.threads = self.search_threads
         settings.cache_bytes = self.cache_mb * MEGABYTE
         settings.tree_bytes = self.tree_mb * MEGABYTE
         return settings
@@ -144,7 +146,6 @@ class TreeSearch:
         self._line = make_line(game)
         self._gate = threading.Lock()  # held while leaves are gathered, and while lines and limits change
         self._runs: SimpleQueue[_Run | None] = SimpleQueue()
-        self._worker = _Worker()
         self._run = _Run(SearchLimits(), time.monotonic())
         self._run.end()
         self._thread = threading.Thread(target=self._drive, name="tree search", daemon=True)
@@ -254,7 +255,6 @@ class TreeSearch:
                 run.error = error
             run.end()
             self._drain(run, batches)
-        self._worker.close()
 
     def _grow(self, run: _Run, batches: deque[Batch]) -> None:
         free = list(range(NUM_SLOTS))
@@ -263,16 +263,13 @@ class TreeSearch:
                 if run.stopped or is_reached(self._core, run.limits):
                     return
                 before = self._core.progress()
-                slot = free[0]
                 most = most_leaves(before.nodes, self.settings, self._evaluator)
-                leaves = self._core.gather(slot, most, run.limits.most_nodes)
-                if len(leaves[0]):
-                    free.pop(0)
-                    evaluate = self._submit(leaves)
-                    known = self._tables.decide(leaves[0]) if self._tables is not None else {}
-                    batches.append((slot, evaluate, known))
-                    if len(batches) < min(self.settings.in_flight, NUM_SLOTS):
-                        continue
+                leaves = self._core.gather(free[0], most, run.limits.most_nodes)
+                evaluator, tables, in_flight = self._evaluator, self._tables, self.settings.in_flight
+            if len(leaves[0]):
+                batches.append(self._submit(free.pop(0), leaves, evaluator, tables))
+                if len(batches) < min(in_flight, NUM_SLOTS):
+                    continue
             if batches:
                 batch = batches.popleft()
                 self._take(*batch)
@@ -280,9 +277,18 @@ class TreeSearch:
             elif self._core.progress().playouts == before.playouts:
                 return  # nothing is left to do, or memory is full
 
-    def _take(self, slot: int, evaluate: Callable[[], BatchEvaluation], known: Results) -> None:
+    def _submit(self, slot: int, leaves: Leaves, evaluator: Evaluator, tables: SearchTables | None) -> Batch:
+        """Without the gate: some evaluators compute where they are asked."""
         try:
-            evaluation = evaluate()
+            pending = evaluator.submit(*leaves)
+        except Exception:
+            self._core.drop(slot)
+            raise
+        return slot, pending, tables.decide(leaves[0]) if tables is not None else {}
+
+    def _take(self, slot: int, pending: Pending, known: Results) -> None:
+        try:
+            evaluation = pending.result()
         except Exception:
             self._core.drop(slot)
             raise
@@ -296,13 +302,6 @@ class TreeSearch:
             except Exception as error:
                 run.error = run.error or error
 
-    def _submit(self, leaves: Leaves) -> Callable[[], BatchEvaluation]:
-        submit = self._evaluator.submit
-        if self.settings.in_flight == 1:
-            return lambda: submit(*leaves).result()
-        asked = self._worker.call(lambda: submit(*leaves))
-        return lambda: asked.result().result()
-
 
 def most_leaves(visits: int, settings: TreeSettings, evaluator: Evaluator) -> int:
     """Of the next batch of a tree whose root has so many visits."""
@@ -315,7 +314,7 @@ def is_reached(core: GameSearch, limits: SearchLimits) -> bool:
     progress = core.progress()
     if progress.is_done or progress.is_full or progress.nodes >= limits.most_nodes:
         return True
-    return limits.depth is not None and progress.nodes > 1 and core.view(0).mean_depth >= limits.depth
+    return limits.depth is not None and progress.nodes > 1 and progress.mean_depth >= limits.depth
 
 
 _OPEN: weakref.WeakSet[TreeSearch] = weakref.WeakSet()
@@ -325,29 +324,3 @@ def _close_all() -> None:
     for search in list(_OPEN):
         search.close()
         search.join(LAST_BATCH_S)
-
-
-class _Worker:
-    """A thread that calls functions one after the other: some evaluators compute where they are asked."""
-
-    def __init__(self) -> None:
-        self._calls: SimpleQueue[tuple[Callable[[], Pending], Future[Pending]] | None] = SimpleQueue()
-        threading.Thread(target=self._serve, name="evaluations", daemon=True).start()
-
-    def call(self, function: Callable[[], Pending]) -> Future[Pending]:
-        """Have the function called; its result, or what it raised, later."""
-        future: Future[Pending] = Future()
-        self._calls.put((function, future))
-        return future
-
-    def close(self) -> None:
-        """End the thread after the calls it was given."""
-        self._calls.put(None)
-
-    def _serve(self) -> None:
-        while (call := self._calls.get()) is not None:
-            function, future = call
-            try:
-                future.set_result(function())
-            except Exception as error:
-                future.set_exception(error)

@@ -252,6 +252,7 @@ void bind_settings(nb::module_& module) {
       .def_rw("policy_temperature", &EngineSettings::policy_temperature)
       .def_rw("two_fold_draws", &EngineSettings::two_fold_draws)
       .def_rw("fill", &EngineSettings::fill)
+      .def_rw("threads", &EngineSettings::threads)
       .def_rw("cache_bytes", &EngineSettings::cache_bytes)
       .def_rw("tree_bytes", &EngineSettings::tree_bytes);
 }
@@ -300,6 +301,7 @@ void bind_findings(nb::module_& module) {
   nb::class_<SearchProgress>(module, "SearchProgress", "How far a search is.")
       .def_ro("nodes", &SearchProgress::nodes)
       .def_ro("playouts", &SearchProgress::playouts)
+      .def_ro("mean_depth", &SearchProgress::mean_depth, "plies of a playout")
       .def_ro("is_done", &SearchProgress::is_done)
       .def_ro("is_full", &SearchProgress::is_full);
 }

@@ -63,6 +63,10 @@ class EvaluationCache {
 
   // wdl is null where nothing is known of the input, or of another number of moves.
   Found find(const InputKey& key, std::size_t num_moves) const;
+  // That it will be asked for: its place in memory is fetched meanwhile.
+  void expect(const InputKey& key) const {
+    if (!position_.empty()) __builtin_prefetch(&position_[key.low % position_.size()]);
+  }
   void insert(const InputKey& key, std::span<const float> logits, const float* wdl);
   void clear();
   // How full, in 1/1000.

@@ -2,16 +2,22 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
 
+#include "base/worker_pool.hpp"
 #include "games/game.hpp"
 #include "games/line.hpp"
 #include "search/evaluation_cache.hpp"
 #include "search/game_tree.hpp"
+#include "search/leaf.hpp"
+#include "search/leaf_queue.hpp"
 #include "search/leaves.hpp"
 #include "search/root_view.hpp"
 #include "search/settings.hpp"
@@ -41,16 +47,21 @@ struct SearchView {
 struct SearchProgress {
   std::uint64_t nodes = 0;     // as in SearchView
   std::uint64_t playouts = 0;  // begun since begin()
+  double mean_depth = 0.0;
   bool is_done = false;
   bool is_full = false;
 };
 
-// Two batches may be on their way at a time (`slot` 0 and 1). Every function may be called by any thread.
+// kNumSlots batches may be on their way at a time. Every function may be called by any thread.
+//
+// One thread walks, all threads look at the leaves that it reaches. It goes on as if each of them were to
+// wait for the network; where one does not, the walks after it are taken back. So the tree is that of one
+// thread.
 template <Game G>
 class GameSearch {
  public:
   using State = typename G::State;
-  static constexpr std::size_t kNumSlots = 2;
+  static constexpr std::size_t kNumSlots = 4;
 
   explicit GameSearch(const EngineSettings& settings);
 
@@ -88,34 +99,67 @@ class GameSearch {
     std::vector<InputKey> keys;
     std::vector<std::int32_t> legal_offset{0};
   };
-  enum class Walk : std::uint8_t { kFinished, kQueued, kCollision, kFull, kNoMove };
+  // A walk that may be taken back: one that ended at a leaf which is being looked at, or a later one.
+  struct Ahead {
+    std::uint32_t id = kNoNode;  // where it ended
+    GameEdge* made = nullptr;    // whose child it made; null: the node was there
+    bool is_collision = false;   // the node waits for the network
+  };
+  // kAgain: only possible once nothing can be taken back.
+  enum class Walk : std::uint8_t { kFinished, kQueued, kCollision, kFull, kNoMove, kAgain };
+  struct Limits {
+    std::size_t leaves = 0;
+    std::uint64_t visits = 0;
+    std::size_t ahead = 1;  // leaves that are looked at meanwhile
+  };
 
+  void start_threads();
+  void show_line();
   void new_root(const State& state, std::uint8_t repetitions);
   bool descend(const Frame<State>& next);
   void make_searchable();
   void abandon();
   void release(std::uint32_t leaf);
   void free_slot(Batch& batch);
-  Walk walk(Batch& batch, OwnedLeaves& leaves);
-  std::uint32_t expand(std::uint32_t parent, GameEdge& edge, std::size_t depth);
-  bool reach_end(GameNode& node, std::size_t depth);
-  Walk enqueue(std::uint32_t id, bool is_made, Batch& batch, OwnedLeaves& leaves);
-  bool make_edges(GameNode& node, const State& state);
-  bool wins_at_once(std::uint32_t id, const State& state);
-  void evaluate(std::uint32_t id, std::span<const float> logits, const float* wdl);
+  template <typename Task>
+  void share(std::size_t num_tasks, const Task& task);
+  void fill(Batch& batch, OwnedLeaves& leaves, const Limits& limits, LeafReader<G>& reader);
+  void help(LeafReader<G>& reader, const std::atomic<bool>& is_over);
+  void look_with(LeafReader<G>& reader, Leaf<G>& leaf) const;
+  bool may_walk(const Batch& batch, const Limits& limits) const;
+  Walk walk();
+  void count_walk(std::size_t depth);
+  void finish_walk(std::uint32_t id, std::size_t depth);
+  void look_at(std::uint32_t id, GameEdge* made);
+  Walk conclude(Leaf<G>& leaf, Batch& batch, OwnedLeaves& leaves);
+  void take_back();
+  bool make_edges(GameNode& node, const Leaf<G>& leaf);
+  bool prove_win(std::uint32_t id, const Leaf<G>& leaf);
+  void set_priors(std::uint32_t id, std::span<const float> logits, std::vector<double>& memory);
+  void evaluate(std::uint32_t id, const float* wdl);
   void settle(std::uint32_t id, const float* wdl);
   bool is_done() const;
+  double mean_depth() const {
+    return playouts_ > 0 ? static_cast<double>(depth_sum_) / static_cast<double>(playouts_) : 0.0;
+  }
 
   mutable std::mutex mutex_;
   EngineSettings settings_;
   GameTree tree_;
   EvaluationCache cache_;
   std::uint32_t root_ = kNoNode;
-  std::vector<Frame<State>> frames_;  // the line up to the root, then the walk under way
-  std::size_t num_line_ = 0;          // of them of the line
+  std::vector<Frame<State>> frames_;  // the line up to the root
   std::vector<Move> only_;            // that the root's visits looked at, ascending
   std::array<Batch, kNumSlots> batches_;
   std::vector<std::uint32_t> collisions_;
+  // By thread.
+  std::unique_ptr<WorkerPool> workers_;
+  std::vector<LeafReader<G>> readers_;
+  std::vector<std::vector<double>> powered_;  // memory of set_priors
+  std::unique_ptr<LeafQueue<G>> queue_;       // leaves of ahead_
+  std::deque<Ahead> ahead_;                   // begins with a leaf
+  std::vector<Move> path_;                    // of the walk under way
+  std::size_t num_walks_ = 0;                 // of gather()
   bool is_full_ = false;
   std::uint64_t in_flight_ = 0;  // walks whose leaf waits
   std::uint64_t playouts_ = 0;
@@ -123,9 +167,6 @@ class GameSearch {
   std::uint64_t cache_hits_ = 0;
   std::uint64_t depth_sum_ = 0;
   std::uint32_t deepest_ = 0;
-  LegalIndices<G> moves_;  // of the position looked at last
-  std::vector<std::uint8_t> packed_;
-  std::vector<double> powered_;  // memory of evaluate
 };
 
 }  // namespace alphazero

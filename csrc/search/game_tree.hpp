@@ -26,12 +26,20 @@ struct GameEdge {
 enum class NodeState : std::uint8_t {
   kNew,         // without evaluation
   kWaiting,     // in a batch on its way
-  kEvaluated,   // its edges have priors, the largest first
+  kEvaluated,   // its edges have priors, the largest first as far as below the root the first never walked
   kWinsAtOnce,  // by one of its moves; without evaluation
   kTwoFold,     // stood on the board before, within the tree
   kKnown,       // its evaluation is exact: nothing below it is looked at
   kOver,        // the game is over
 };
+
+// These edges have no order yet: the first of the largest prior comes to the front, the others keep theirs.
+// Done for what follows each edge that is walked, it sorts as much as is needed.
+inline void bring_largest(std::span<GameEdge> edges) {
+  const auto largest = std::max_element(
+      edges.begin(), edges.end(), [](const GameEdge& a, const GameEdge& b) { return a.prior < b.prior; });
+  if (largest != edges.end()) std::rotate(edges.begin(), largest, largest + 1);
+}
 
 // Values are from the point of view of the node's mover.
 struct GameNode {
@@ -94,6 +102,15 @@ class GameTree {
 
   // kNoNode: the limit is reached.
   std::uint32_t make_node(std::uint32_t parent);
+  // Whether make_node() takes what is free, and undo_node() leaves no trace of it.
+  bool has_spare_node() const {
+    return !free_nodes_.empty() || (garbage_.empty() && next_node_ >> kNodeBits < node_blocks_.size());
+  }
+  // Takes back the last make_node() that was not taken back.
+  void undo_node(std::uint32_t id) {
+    free_nodes_.push_back(id);
+    --num_nodes_;
+  }
   // Gives a node without edges this many; false: the limit is reached.
   bool make_edges(GameNode& node, std::size_t count);
   void free_edges(GameNode& node);

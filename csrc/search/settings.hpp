@@ -41,6 +41,7 @@ struct EngineSettings {
   double policy_temperature = 1.359;  // by which logits are divided
   bool two_fold_draws = true;         // a position that comes back within the tree counts as a draw
   HistoryFill fill = HistoryFill::kFenOnly;
+  int threads = 1;  // that search; the tree does not depend on them. Rules from outside have one
   std::uint64_t cache_bytes = std::uint64_t{64} << 20;
   std::uint64_t tree_bytes = std::uint64_t{2048} << 20;
 };

@@ -117,6 +117,8 @@ void check_move(const Position& position, Move move, const std::string& fen) {
   const Color mover = position.side_to_move();
   require(!after.attackers(after.king(mover), opposite(mover), after.occupied()), "no king is left in check",
           san + " in " + fen);
+  require(!after.in_check() || CheckingMoves(position)(move), "a move that gives check can",
+          san + " in " + fen);
 }
 
 // The list of policy indices is that of the moves, in order.

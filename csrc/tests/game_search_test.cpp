@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -48,18 +49,21 @@ std::vector<std::uint8_t> make_exact(const OwnedLeaves& leaves, Evaluation& made
   return exact;
 }
 
-// To so many visits of the root, two batches on their way; false: nothing was left to do before.
+// To so many visits of the root, some batches on their way; false: nothing was left to do before. packed:
+// gets what was asked of the network.
 template <Game G>
-bool search_to(GameSearch<G>& search, std::uint64_t nodes, std::size_t most_leaves, bool knows = false) {
+bool search_to(GameSearch<G>& search, std::uint64_t nodes, std::size_t most_leaves, bool knows = false,
+               std::size_t in_flight = 2, std::vector<std::uint8_t>* packed = nullptr) {
   std::vector<std::pair<std::size_t, OwnedLeaves>> under_way;
-  std::size_t slot = 0;
+  std::vector<std::size_t> free{0, 1, 2, 3};
   while (true) {
     const SearchProgress before = search.progress();
-    OwnedLeaves leaves = search.gather(slot, most_leaves, nodes);
+    OwnedLeaves leaves = search.gather(free.back(), most_leaves, nodes);
     if (!leaves.packed.empty()) {
-      under_way.emplace_back(slot, std::move(leaves));
-      slot = 1 - slot;
-      if (under_way.size() < 2) continue;
+      if (packed != nullptr) packed->insert(packed->end(), leaves.packed.begin(), leaves.packed.end());
+      under_way.emplace_back(free.back(), std::move(leaves));
+      free.pop_back();
+      if (under_way.size() < in_flight) continue;
     } else if (under_way.empty()) {
       if (search.progress().playouts == before.playouts) break;
       continue;
@@ -68,7 +72,7 @@ bool search_to(GameSearch<G>& search, std::uint64_t nodes, std::size_t most_leav
     std::vector<std::uint8_t> exact;
     if (knows) exact = make_exact(under_way.front().second, made);
     search.apply(under_way.front().first, made.logits, made.wdl, exact);
-    slot = under_way.front().first;
+    free.push_back(under_way.front().first);
     under_way.erase(under_way.begin());
   }
   return search.progress().nodes == nodes;
@@ -151,7 +155,9 @@ void test_late_evaluations() {
 
 template <Game G>
 void test_views_while_it_searches() {
-  GameSearch<G> search(EngineSettings{});
+  EngineSettings settings;
+  settings.threads = 2;
+  GameSearch<G> search(settings);
   Line<G> line;
   search.set_line(line);
   search.begin({});
@@ -159,9 +165,69 @@ void test_views_while_it_searches() {
   std::thread viewer([&] {
     while (!is_over) check_view<G>(search.view(5), line);
   });
-  search_to(search, 1500, 8);
+  search_to(search, 1500, 32);
   is_over = true;
   viewer.join();
+}
+
+bool is_same(const SearchView& one, const SearchView& other) {
+  const auto numbers = [](const SearchView& view) {
+    return std::tuple(view.nodes, view.playouts, view.evaluations, view.cache_hits, view.mean_depth,
+                      view.deepest, view.root_q, view.root_d, view.proven, view.plies, view.is_done,
+                      view.is_full, view.tree_nodes, view.tree_bytes, view.moves.size());
+  };
+  const auto of_move = [](const RootMove& move) {
+    return std::tuple(move.move, move.prior, move.visits, move.q, move.d, move.proven, move.plies, move.pv);
+  };
+  if (numbers(one) != numbers(other)) return false;
+  for (std::size_t i = 0; i < one.moves.size(); ++i) {
+    if (of_move(one.moves[i]) != of_move(other.moves[i])) return false;
+  }
+  return true;
+}
+
+// Games on one tree by some threads and by one: the same leaves in the same order, the same views.
+template <Game G>
+void test_threads_change_nothing(int threads, bool knows, std::uint64_t tree_bytes) {
+  for (const auto& [most_leaves, in_flight] : {std::pair(16, 1), std::pair(24, 4), std::pair(64, 2)}) {
+    EngineSettings settings;
+    settings.tree_bytes = tree_bytes;
+    GameSearch<G> one(settings);
+    settings.threads = threads;
+    GameSearch<G> several(settings);
+    Line<G> line;
+    for (int ply = 0; ply < 12 && !line.outcome().over(); ++ply) {
+      std::vector<Move> only;
+      if (ply % 4 == 3) {
+        G::legal(line.state(), only);
+        only.resize((only.size() + 1) / 2);
+      }
+      std::vector<std::uint8_t> asked[2];
+      std::vector<SearchView> views;
+      for (GameSearch<G>* search : {&one, &several}) {
+        const std::uint64_t kept = search->set_line(line);
+        search->drop(0);
+        search->begin(only);
+        search_to(*search, kept + 400, most_leaves, knows, in_flight, &asked[views.size()]);
+        views.push_back(search->view(1000));
+      }
+      require(asked[0] == asked[1], "threads ask for the same leaves in the same order");
+      require(is_same(views[0], views[1]), "and find the same");
+      require(!views[0].moves.empty(), "there is a move");
+      line.push(views[0].moves[ply % 3 == 2 ? views[0].moves.size() - 1 : 0].move);
+      if (ply % 5 == 4) {  // abandoned, as after `stop`
+        one.gather(0, 20, 5000);
+        several.gather(0, 20, 5000);
+      }
+    }
+  }
+}
+
+template <Game G>
+void test_threads() {
+  test_threads_change_nothing<G>(2, false, std::uint64_t{64} << 20);
+  test_threads_change_nothing<G>(3, true, std::uint64_t{64} << 20);
+  test_threads_change_nothing<G>(2, false, GameTree::kLeastBytes);
 }
 
 void test_memory_has_a_limit() {
@@ -222,11 +288,12 @@ void test_inputs_have_keys_of_their_own() {
 }  // namespace
 
 int main() {
-#define ALPHAZERO_TEST(G)           \
-  test_games_on_one_tree<G>(false); \
-  test_games_on_one_tree<G>(true);  \
-  test_late_evaluations<G>();       \
-  test_views_while_it_searches<G>();
+#define ALPHAZERO_TEST(G)            \
+  test_games_on_one_tree<G>(false);  \
+  test_games_on_one_tree<G>(true);   \
+  test_late_evaluations<G>();        \
+  test_views_while_it_searches<G>(); \
+  test_threads<G>();
   ALPHAZERO_OWN_GAMES(ALPHAZERO_TEST)
   testing::CellRules::use();
   ALPHAZERO_TEST(Foreign)

@@ -25,6 +25,7 @@ SMALL = {
         *("--positions", "16", "--batch", "4", "--seconds", "0.03"),
     ],
     "search": ["--slots", "4", "--seconds", "0.1"],
+    "tree": ["--nodes", "500", "--turns", "1", "--search-threads", "2", "--device-ms", "0.1"],
     "selfplay": [
         *("--game", "connect4", "--blocks", "1", "--filters", "8", "--se-ratio", "0"),
         *("--batch", "8", "--simulations", "4", "--seconds", "0.1", "--device", "cpu"),

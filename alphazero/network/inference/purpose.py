@@ -28,7 +28,8 @@ STEP = 4  # from one size to the next
 SMALLEST_EVEN = 4
 CPU_BATCH_SIZE, CUDA_BATCH_SIZE = 32, 256
 CPU_FOREST_BATCH = 64  # of several trees
-TREE_BATCHES = 2  # that a tree has evaluated at a time
+TREE_BATCHES = 2  # that a tree has evaluated at a time on the CPU
+MOST_IN_FLIGHT = 4  # batches of a tree that wait for their results
 
 
 def evaluator_for_self_play(
@@ -45,7 +46,7 @@ def evaluator_for_tree(
     """For one TreeSearch. batch_size, num_threads (of the CPU): 0 chooses."""
     on_cuda = device.type == "cuda"
     batch_size = batch_size or largest_tree_batch(device)
-    ladder = EvaluatorLadder(network, device, precision, batch_size)
+    ladder = EvaluatorLadder(network, device, precision, batch_size, in_flight=MOST_IN_FLIGHT)
     return ladder if on_cuda else SideBySide(ladder, TREE_BATCHES, num_threads or torch.get_num_threads())
 
 
@@ -81,11 +82,18 @@ class EvaluatorLadder:
     """
 
     def __init__(
-        self, network: AlphaZeroNet, device: torch.device, precision: str, batch_size: int, smallest: int = 1
+        self,
+        network: AlphaZeroNet,
+        device: torch.device,
+        precision: str,
+        batch_size: int,
+        smallest: int = 1,
+        *,
+        in_flight: int = 2,
     ) -> None:
         self.batch_size = batch_size
         self._evaluators = [
-            NetworkEvaluator(network, device, precision, size)
+            NetworkEvaluator(network, device, precision, size, in_flight=in_flight)
             for size in batch_sizes(batch_size)
             if size >= min(smallest, batch_size)
         ]

@@ -48,6 +48,7 @@ struct Chess {
     return terminal(line, line.back().state.has_legal_move());
   }
   static Outcome terminal(FrameSpan<State> line, bool has_legal_move);
+  using MayWin = chess::CheckingMoves;  // no mate without check
 
   static void encode(FrameSpan<State> line, HistoryFill fill, std::uint8_t* packed) {
     chess::encode_planes(line, fill, packed);

@@ -209,6 +209,20 @@ void Position::apply(Move move) {
   }
 }
 
+CheckingMoves::CheckingMoves(const Position& position) : position_(position) {
+  const Color us = position.side_to_move();
+  const Square target = position.king(opposite(us));
+  const Bitboard occupied = position.occupied();
+  const Bitboard diagonal = bishop_attacks(target, occupied);
+  const Bitboard straight = rook_attacks(target, occupied);
+  checks_ = {
+      pawn_attacks(opposite(us), target), knight_attacks(target), diagonal, straight, diagonal | straight, 0};
+  // Castling moves a rook, en passant takes a piece off another square; whatever stands next to a line of
+  // sight may open it.
+  unmasking_ = ((diagonal | straight) & position.pieces(us)) | position.pieces(us, kKing);
+  if (position.en_passant() != kNoSquare) unmasking_ |= position.pieces(us, kPawn);
+}
+
 bool Position::insufficient_material() const {
   if (by_type_[kPawn] | by_type_[kRook] | by_type_[kQueen]) return false;
   const Bitboard knights = by_type_[kKnight];

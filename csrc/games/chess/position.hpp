@@ -125,6 +125,22 @@ class Position {
   Color side_ = kWhite;
 };
 
+// Which moves of a position can give check: false only for one that does not.
+class CheckingMoves {
+ public:
+  explicit CheckingMoves(const Position& position);
+  bool operator()(Move move) const {
+    const Bitboard from = Bitboard{1} << from_square(move);
+    return promotion_of(move) != kNoPromotion || (from & unmasking_) != 0 ||
+           (checks_[position_.type_on(from_square(move))] >> to_square(move) & 1) != 0;
+  }
+
+ private:
+  const Position& position_;
+  std::array<Bitboard, 6> checks_{};  // by kind of piece: where it gives check
+  Bitboard unmasking_ = 0;            // pieces whose moves may give check in another way
+};
+
 // Leaves of the tree of legal moves `depth` plies deep.
 std::uint64_t perft(const Position& position, int depth);
 
