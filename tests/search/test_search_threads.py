@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from alphazero.games.core_types import Line
+from alphazero.games.core_types import BatchEvaluation, Line
 from alphazero.games.registry import make_line
 from alphazero.games.tablebases import Tablebases
 from alphazero.search.snapshot import Snapshot
@@ -26,11 +26,11 @@ PAWNS = "8/8/4k3/8/2p5/8/1PP1K3/8 w - - 0 1"
 class Answer:
     """An evaluation that is there at once."""
 
-    def __init__(self, legal_logits: np.ndarray, wdl: np.ndarray) -> None:
-        self.legal_logits, self.wdl = legal_logits, wdl
+    def __init__(self, evaluation: BatchEvaluation) -> None:
+        self.evaluation = evaluation
 
-    def result(self) -> Answer:
-        return self
+    def result(self) -> BatchEvaluation:
+        return self.evaluation
 
 
 class Noting:
@@ -53,7 +53,8 @@ class Noting:
         rows = np.repeat(seeds, np.diff(legal_offset))
         win, loss = 0.4 + 0.4 * np.sin(seeds), np.full(len(seeds), 0.2)
         wdl = np.stack([win, 1 - win - loss, loss], axis=1).astype(np.float32)
-        return Answer(2 * np.sin(rows * 0.37 + legal_index).astype(np.float32), wdl)
+        logits = 2 * np.sin(rows * 0.37 + legal_index).astype(np.float32)
+        return Answer(BatchEvaluation(logits, wdl))
 
 
 def played(
