@@ -54,7 +54,7 @@ struct SearchProgress {
 
 // kNumSlots batches may be on their way at a time. Every function may be called by any thread.
 //
-// One thread walks, all threads look at the leaves that it reaches. It goes on as if each of them were to
+// One thread walks, all threads look at the leaves that it reaches. It walks further as if each were to
 // wait for the network; where one does not, the walks after it are taken back. So the tree is that of one
 // thread.
 template <Game G>
