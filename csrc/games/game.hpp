@@ -56,7 +56,7 @@ using FrameSpan = std::span<const Frame<State>>;
 
 // A game may also have what the search would otherwise make of the rest:
 //   legal_indices(state, indices): fills `indices` with the policy indices of legal(), in ascending order;
-//   terminal(line, has_legal_move): as terminal(line), told whether legal() lists a move;
+//   terminal(line, has_legal_move): as terminal(line), given whether legal() lists a move;
 //   MayWin(state): a function of the state's legal moves, false only for one that does not end the game as a
 //   win.
 template <typename G>
