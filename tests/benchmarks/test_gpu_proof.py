@@ -119,6 +119,7 @@ def test_the_report_says_what_the_time_did_not_hold_and_on_what_it_ran(report):
     assert report["rehearsal"] is True and report["machine"]["versions"]["torch"]
 
 
+@pytest.mark.slow
 def test_the_report_names_packages_that_are_missing_and_has_the_figures_of_tests(report):
     assert report["summary"]["left_out_for_packages"] == {"no_such_module not installed": 1}
     (figures,) = [test["figures"] for test in report["tests"].values() if "figures" in test]

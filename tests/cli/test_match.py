@@ -252,6 +252,7 @@ def games_counted(path) -> int:
     return path.read_text().count("\n") - 1 if path.exists() else 0
 
 
+@pytest.mark.slow
 def test_a_match_stopped_twice_and_continued_has_each_game_once(tmp_path, capsys) -> None:
     whole = tmp_path / "whole"
     whole.mkdir()

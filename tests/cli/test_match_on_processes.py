@@ -109,6 +109,7 @@ def test_a_match_stopped_on_two_processes_continues_on_one_with_each_game_once(t
     assert len(set(pids.read_text().split())) >= 4
 
 
+@pytest.mark.slow
 def test_a_test_that_is_decided_ends_all_processes(capsys) -> None:
     before = psutil.Process().children()  # of other tests
     argv = ["match", "--player", "solver", "--player", "random", "--opening-plies", "16"]

@@ -47,6 +47,7 @@ def test_games_are_stored_and_more_are_added(weights, tmp_path, capsys) -> None:
     assert GameStore.open(tmp_path / "games").num_games == 24
 
 
+@pytest.mark.slow
 def test_the_games_are_the_same_for_any_number_of_lanes_short_ones_and_long_ones(weights, tmp_path) -> None:
     """Not the first to end, of which most would be short."""
 

@@ -47,7 +47,11 @@ def test_a_killed_rank_is_named_with_its_host_and_log(start):
 
 
 @pytest.mark.parametrize(
-    ("part", "who"), [("node_agent", "host2 is lost"), ("fake_launcher", "host2 launcher")]
+    ("part", "who"),
+    [
+        ("node_agent", "host2 is lost"),
+        pytest.param("fake_launcher", "host2 launcher", marks=pytest.mark.slow),
+    ],
 )
 def test_a_killed_agent_or_launcher_leaves_no_rank_behind(start, part: str, who: str):
     job = start()
@@ -170,6 +174,7 @@ def test_one_ctrl_c_or_slurm_s_warning_lets_ranks_save_and_the_next_start_goes_o
     assert not re.search("error", said)
 
 
+@pytest.mark.slow
 def test_a_host_that_is_told_to_end_saves_and_the_job_starts_again(start):
     """As a machine that shuts down tells all its processes."""
     job = start(num_steps=60, max_restarts=1)

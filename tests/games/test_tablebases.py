@@ -83,6 +83,7 @@ def test_a_win_that_comes_too_late_is_drawn(tables) -> None:
     assert [tables.result(fen) for fen in late] == [0, 0, 0]
 
 
+@pytest.mark.slow
 @needs_tables
 def test_without_the_fifty_move_rule_a_win_is_one_whatever_the_clock(tables, monkeypatch) -> None:
     """python-chess's WDL knows no clock; among moves those stay the best that the rule could spoil last."""

@@ -42,6 +42,7 @@ def given_back(how: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_freed_tensor_stays_with_the_process():
     assert given_back("leave") > 16 << 20
     assert given_back("keep") == 0

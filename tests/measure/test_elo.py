@@ -97,6 +97,7 @@ def test_four_wins_are_good_news_and_little_certainty() -> None:
     assert many.low > 300 and many.superiority > 0.9999
 
 
+@pytest.mark.slow
 def test_of_equal_players_nine_of_ten_intervals_and_more_hold_0_with_few_pairs_as_with_many() -> None:
     generator = np.random.default_rng(5)
     for pairs in (2, 8, 40):

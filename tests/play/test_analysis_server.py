@@ -195,7 +195,7 @@ def test_the_larger_priority_goes_first(net: Net) -> None:
     running.close()
 
 
-@pytest.mark.parametrize(("memory", "most"), [(0, 1), (2**40, 3)])
+@pytest.mark.parametrize(("memory", "most"), [pytest.param(0, 1, marks=pytest.mark.slow), (2**40, 3)])
 def test_positions_in_progress_are_bounded_by_number_and_memory(net: Net, memory: int, most: int) -> None:
     seen: list[int] = []
     server = new_server(net, lambda text: seen.append(len(server._growing)), in_flight=3)
@@ -205,6 +205,7 @@ def test_positions_in_progress_are_bounded_by_number_and_memory(net: Net, memory
     assert len(seen) == len(GAME) + 1 and max(seen) == most - 1  # one has just been answered
 
 
+@pytest.mark.slow
 def test_queries_are_read_ahead_to_a_bounded_number_of_positions(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:

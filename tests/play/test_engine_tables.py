@@ -78,6 +78,7 @@ def test_the_move_keeps_the_result_in_100_of_100_positions(pieces, wins, is_won,
             assert kept(engine, boards, wins) < 100
 
 
+@pytest.mark.slow
 def test_a_won_endgame_is_won_against_the_best_defence_whatever_the_network_thinks() -> None:
     with DrivenEngine(SyzygyPath=str(SYZYGY)) as engine:
         tables = Tablebases(str(SYZYGY), "test")

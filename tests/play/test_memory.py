@@ -56,13 +56,10 @@ def bytes_a_move(pool_class: str, algorithm: str) -> float:
     return float(np.polyfit(moves[WARM_UP:], memory[WARM_UP:], 1)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pool_class", "algorithm"),
-    [
-        ("ChessSelfPlay", "puct"),
-        pytest.param("ChessSelfPlay", "gumbel", marks=pytest.mark.slow),
-        ("Connect4SelfPlay", "puct"),
-    ],
+    [("ChessSelfPlay", "puct"), ("ChessSelfPlay", "gumbel"), ("Connect4SelfPlay", "puct")],
 )
 def test_memory_does_not_grow_over_five_thousand_moves(pool_class: str, algorithm: str) -> None:
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:

@@ -249,13 +249,13 @@ def play_on(pair: Pair, position: str, settings: Settings, moves: int, seed: int
 def test_searches_of_several_moves_are_the_reference_s(position: str, name: str) -> None:
     settings = replace(SETTINGS[name], simulations=SETTINGS[name].simulations // 2)
     pair = pair_at(position, settings, VariedEvaluator(4), seed=4)
-    play_on(pair, position, settings, moves=8, seed=4)
+    play_on(pair, position, settings, moves=5, seed=4)
 
 
 @pytest.mark.parametrize("name", ["plain", "16 leaves", "forced, 4 leaves", "gumbel"])
 @pytest.mark.parametrize("position", SMALL_GAMES)
 def test_searches_of_whole_games_are_the_reference_s(position: str, name: str) -> None:
-    settings = replace(SETTINGS[name], simulations=40)
+    settings = replace(SETTINGS[name], simulations=24)
     pair = pair_at(position, settings, VariedEvaluator(5), seed=5)
     assert play_on(pair, position, settings, moves=42, seed=5) > 0 or pair.core.result(0, 0).proven != 2
 

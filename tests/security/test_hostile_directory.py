@@ -74,13 +74,11 @@ def test_the_trainer_started_by_its_path_imports_nothing_from_there(folder: Path
     assert run(folder, sys.executable, trainer, "--world-size", "2", *TINY).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(
-            ("selfplay", "--out", "games", "--games", "2", "--simulations", "2", "--lanes", "2"),
-            marks=pytest.mark.slow,
-        ),
+        ("selfplay", "--out", "games", "--games", "2", "--simulations", "2", "--lanes", "2"),
         ("match", "--against", "random", "--games", "2", "--tc", "0.2+0.01", "--maxmoves", "2"),
     ],
 )

@@ -69,9 +69,10 @@ def assert_every_point_once(directory):
         assert [value for _, value in values] == pytest.approx([value for _, value in expected[tag]]), tag
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "num_resumes"),
-    [("killed", 1), *(pytest.param(how, 5, marks=pytest.mark.slow) for how in ("killed", "stopped"))],
+    [("killed", 5), ("stopped", 5)],
 )
 def test_after_resumes_every_point_is_there_once(zygote, tmp_path, how, num_resumes):
     """Killed at random instants, so that points after the last checkpoint are made again; or by a signal."""

@@ -146,6 +146,7 @@ def test_a_locked_wheel_with_another_content_is_refused_though_the_record_has_it
     assert not check_refusal(bundle, "needed-2.1", "expected one that requirements.lock has").exists()
 
 
+@pytest.mark.slow
 def test_what_the_lock_has_not_is_listed(bundle):
     done, _ = install(bundle)
     (line,) = done.stdout.splitlines()

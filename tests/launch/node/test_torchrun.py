@@ -210,7 +210,7 @@ dist.destroy_process_group()
     assert all(line.startswith("alphazero: ") for line in run.stderr.splitlines()), run.stderr
 
 
-@pytest.mark.parametrize("status", [0, 3])
+@pytest.mark.parametrize("status", [pytest.param(0, marks=pytest.mark.slow), 3])
 def test_a_job_leaves_no_files_among_the_temporary_ones(tmp_path: Path, status: int):
     """torchrun makes a directory for logs of ranks, which it never removes."""
     job = tmp_path / "job.py"

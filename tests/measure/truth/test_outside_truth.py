@@ -53,6 +53,7 @@ def state_after(game: str, moves: tuple[int, ...]) -> Any:
     return state
 
 
+@pytest.mark.slow
 def test_positions_of_random_games_differ_and_have_the_values_of_plain_search(boxes) -> None:
     game, found = boxes
     assert len(found) == len({position_key(state_after(game, one.moves)) for one in found}) == 60

@@ -25,7 +25,10 @@ onnxruntime = pytest.importorskip("onnxruntime", reason="pip install onnxruntime
 SMALL = NetworkConfig(blocks=2, filters=16, se_ratio=4, moves_left=True)
 
 
-@pytest.fixture(scope="module", params=["convolution", "attention", "attention body"])
+@pytest.fixture(
+    scope="module",
+    params=["convolution", "attention", pytest.param("attention body", marks=pytest.mark.slow)],
+)
 def exported(request, tmp_path_factory) -> tuple[AlphaZeroNet, Path]:
     path = tmp_path_factory.mktemp("onnx") / "net.onnx"
     config = (

@@ -46,6 +46,7 @@ def test_an_object_is_written_read_listed_and_deleted(service) -> None:
     assert place.entries("games") == [] and place.name == f"s3://{BUCKET}/run"
 
 
+@pytest.mark.slow
 def test_an_actor_plays_for_a_bucket_while_its_service_stops_and_returns(service, tmp_path) -> None:
     learner = StandInLearner(open_place(s3_url(service.port)))
     learner.publish(0)
@@ -85,6 +86,7 @@ def test_a_bucket_that_is_not_there_is_refused_when_it_is_written_to(service) ->
         open_place(s3_url(service.port).replace(BUCKET, "another-bucket")).put("x", b"")
 
 
+@pytest.mark.slow
 def test_a_service_that_does_not_answer_may_do_so_later(service) -> None:
     place = open_place(s3_url(service.port))
     service.stop()

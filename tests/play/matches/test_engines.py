@@ -68,7 +68,10 @@ def test_engines_play_the_same_games_whatever_the_concurrency() -> None:
         ("illegal", Ending.ILLEGAL, r"bad makes an illegal move \(.*e1e8.*\) and loses the game"),
         ("none", Ending.ILLEGAL, r"bad makes no move and loses the game"),
         ("null", Ending.ILLEGAL, r"bad makes no move and loses the game"),
-        ("close", Ending.ABANDONED, r"bad does not answer for 1 s and loses the game"),
+        pytest.param(
+            *("close", Ending.ABANDONED, r"bad does not answer for 1 s and loses the game"),
+            marks=pytest.mark.slow,
+        ),
         (
             "endless",
             Ending.ABANDONED,

@@ -151,6 +151,7 @@ def test_self_play_of_connect_four_and_a_comparison_are_drawn(browser, tmp_path)
     assert browser.run("return document.querySelectorAll('#panel-openings details').length") > 0
 
 
+@pytest.mark.slow
 def test_a_single_point_is_visible_in_every_kind_of_panel(browser, tmp_path) -> None:
     lines = [
         step_line(1),
@@ -182,6 +183,7 @@ def ply(browser: Browser) -> str:
     return str(browser.run("return document.querySelector('[data-viewer]').dataset.ply"))
 
 
+@pytest.mark.slow
 def test_keys_step_through_the_game_after_a_jump_to_it(browser, tmp_path) -> None:
     out = page(tmp_path, supervised_run(tmp_path / "one").path)
     browser.open(out, 1400)
@@ -236,7 +238,8 @@ def test_a_position_and_a_command_are_copied_with_or_without_a_clipboard(
     browser.wait("document.querySelector('.wrong .copier').textContent === 'Copy FEN'")
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_text_has_contrast_in_both_schemes_and_charts_follow(browser, tmp_path, scheme) -> None:
     runs = [supervised_run(tmp_path / name).path for name in ("one", "two")]
     config = json.loads((runs[1] / "config.json").read_text())
@@ -271,6 +274,7 @@ def as_hex(colour: list[float]) -> str:
     return "#" + "".join(f"{round(part):02x}" for part in colour)
 
 
+@pytest.mark.slow
 def test_what_has_the_focus_is_seen(browser, tmp_path) -> None:
     browser.open(page(tmp_path, supervised_run(tmp_path / "one").path), 1400)
     for _ in range(3):
@@ -281,6 +285,7 @@ def test_what_has_the_focus_is_seen(browser, tmp_path) -> None:
         assert style == ["solid", "2px"]
 
 
+@pytest.mark.slow
 def test_paper_is_light_in_the_dark_scheme_too(browser, tmp_path) -> None:
     try:
         browser.scheme("dark")

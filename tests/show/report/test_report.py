@@ -135,7 +135,7 @@ def test_numbers_of_a_start_or_of_the_settings_that_no_run_has_are_not_known(tmp
     assert "positions trained on" not in [name for name, _ in body["facts"]]
 
 
-@pytest.mark.parametrize("out", ["report.html", "report.png"])
+@pytest.mark.parametrize("out", ["report.html", pytest.param("report.png", marks=pytest.mark.slow)])
 def test_figures_and_ratings_that_no_run_can_have_are_not_drawn(tmp_path, out) -> None:
     run = supervised_run(tmp_path / "one")
     with run.metrics.open("a") as file:

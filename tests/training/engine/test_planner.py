@@ -108,6 +108,7 @@ def test_a_resume_with_other_threads_says_so():
     assert not [line for line in notices if "threads" in line]
 
 
+@pytest.mark.slow
 def test_a_run_with_auto_is_resumed_with_the_size_it_had(zygote, tmp_path, random_store):
     auto = ("--micro-batch-size", "auto", "--batch-size", "96")
     output = zygote.run_job(tmp_path, random_store, 2, "--steps", "2", *auto)

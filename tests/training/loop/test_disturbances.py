@@ -97,7 +97,8 @@ def test_a_run_that_stays_bad_ends_with_a_line_and_its_last_checkpoint(
     assert sorted(path.name for path in (tmp_path / "runs/job/checkpoints").iterdir())[-1] == "step-00000004"
 
 
-@pytest.mark.parametrize("weights", ["0.2,1.8", pytest.param("2,1", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("weights", ["0.2,1.8", "2,1"])
 def test_unlike_hosts_share_the_batch_by_weight_and_train_the_same(
     zygote, tmp_path, random_store, monkeypatch, weights
 ):

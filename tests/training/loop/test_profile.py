@@ -41,6 +41,7 @@ def names_in(trace: Path) -> dict[str, int]:
     return counts
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_amid_its_profile_writes_what_it_has_and_a_wrong_one_is_refused(
     zygote, tmp_path, random_store
 ) -> None:

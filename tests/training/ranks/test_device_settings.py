@@ -83,6 +83,7 @@ def found():
     return run_cases(CASES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "on"), [("plain", True), ("tf32 off", False)])
 def test_tf32_is_one_switch_for_products_and_convolutions(found, name, on):
     switches = found[name]

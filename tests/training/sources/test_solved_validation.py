@@ -86,6 +86,7 @@ def test_a_solver_of_a_game_of_the_core_is_refused_before_anything_is_written(
     assert not (tmp_path / "own").exists()
 
 
+@pytest.mark.slow
 def test_a_signal_while_positions_are_solved_ends_the_run_within_seconds(
     zygote: Zygote, tmp_path: Path
 ) -> None:

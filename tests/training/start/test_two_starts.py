@@ -94,6 +94,7 @@ def assert_whole(directory: Path, name: str) -> int:
     return len(steps)
 
 
+@pytest.mark.slow
 def test_of_starts_with_one_name_one_trains_and_the_others_are_told_who_does(tmp_path, start):
     """Two at one moment, then one amid training, which saves a checkpoint every few steps meanwhile."""
     both = [start("one", ENDLESS), start("one", ENDLESS)]
