@@ -13,6 +13,7 @@ PROGRAM = """
 import json, os, sys, warnings
 warnings.simplefilter("error")
 import torch
+import torch._inductor.config  # use_deterministic_algorithms does it, in seconds: once for all
 from alphazero.settings.load import load_config
 from alphazero.base.errors import ConfigError
 from alphazero.training.ranks.runtime import apply_device_settings
@@ -83,7 +84,6 @@ def found():
     return run_cases(CASES)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "on"), [("plain", True), ("tf32 off", False)])
 def test_tf32_is_one_switch_for_products_and_convolutions(found, name, on):
     switches = found[name]
