@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+# Set by --debug: tracebacks are printed, and where the seconds of a start went.
+DEBUG_VARIABLE = "ALPHAZERO_TRACEBACK"
+
 
 class AlphaZeroError(Exception):
     """A mistake outside this program: its message is one line, naming place, value and what was expected.

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import NamedTuple
 
-from alphazero.base.errors import ConfigError
+from alphazero.base.errors import DEBUG_VARIABLE, ConfigError
 from alphazero.base.text import one_of, quoted, table
-from alphazero.games.outside.rules import TRACEBACK_VARIABLE
 from alphazero.games.registry import read_game
 from alphazero.machine.environment import program_text
 from alphazero.machine.machine import WORKER_VARIABLE
@@ -91,14 +90,15 @@ def _add_common_flags(parser: Parser, *, has_game: bool) -> None:
         "--debug",
         action="store_true",
         default=quiet,
-        help="print tracebacks: of an internal error, and of the rules of a game in Python",
+        help="print tracebacks, of an internal error and of the rules of a game in Python, and where the "
+        "seconds of a training job's start go",
     )
 
 
 def _apply_common_flags(args: argparse.Namespace) -> None:
     """Where --game names a Python file, what is opened may be of it. Raises ConfigError."""
     if getattr(args, "debug", False):
-        os.environ[TRACEBACK_VARIABLE] = "1"
+        os.environ[DEBUG_VARIABLE] = "1"
     if text := getattr(args, GAME_FILE, None):
         read_game("--game", text)
 

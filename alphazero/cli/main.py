@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
-from alphazero.base.errors import AlphaZeroError, LostConnectionError
+from alphazero.base.errors import DEBUG_VARIABLE, AlphaZeroError, LostConnectionError
 from alphazero.base.log import error_line
 from alphazero.base.text import shortened
 from alphazero.cli.command_table import run_command
@@ -23,8 +23,6 @@ from alphazero.run.rank import end_process, kind_of, line_of, note_failure, show
 INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits(3)
 INTERRUPTED = 130  # 128 + SIGINT
 PIPE_CLOSED = 141  # 128 + SIGPIPE, as a shell reports it
-# Set, an internal error prints its traceback instead of one line.
-TRACEBACK_VARIABLE = "ALPHAZERO_TRACEBACK"
 
 SILENT_RANK_S = 3.0  # a rank that leaves the error to another waits this long before it ends
 CRASH_STATUS = 1  # of an interpreter that ends with a traceback
@@ -69,7 +67,7 @@ def main(argv: Sequence[str]) -> int:
         if kind_of(error) == LostConnectionError.kind:  # another rank ended, which says more
             print(error_line(f"lost the other ranks: {line_of(error)}"), file=sys.stderr)
             return CRASH_STATUS
-        if is_rank or os.environ.get(TRACEBACK_VARIABLE):
+        if is_rank or os.environ.get(DEBUG_VARIABLE):
             raise  # for the launcher's report of the rank, and for tests
         if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("alphazero."):
             print(error_line(f"{sys.executable}: has no {error.name}; expected {set_up()}"), file=sys.stderr)
@@ -98,7 +96,7 @@ def internal_error(error: Exception) -> str:
             file.write(f"{shlex.join(sys.argv)}\n{platform.platform()}, Python {sys.version}\n\n")
             file.writelines(traceback.format_exception(error))
     except OSError as reason:
-        return f"{line} (traceback not saved: {reason.strerror}; {TRACEBACK_VARIABLE}=1 prints it)"
+        return f"{line} (traceback not saved: {reason.strerror}; {DEBUG_VARIABLE}=1 prints it)"
     return f"{line} (traceback in {file.name})"
 
 

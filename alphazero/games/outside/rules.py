@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from alphazero.base.errors import AlphaZeroError, ConfigError, RulesError
+from alphazero.base.errors import DEBUG_VARIABLE, AlphaZeroError, ConfigError, RulesError
 from alphazero.base.log import error_line
 from alphazero.base.text import quoted, reason, shortened
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:  # a launcher reads names without numpy
     import numpy as np
     import numpy.typing as npt
 
-TRACEBACK_VARIABLE = "ALPHAZERO_TRACEBACK"  # of cli/main.py: tracebacks are printed
 PATIENCE_S = 60.0  # with a question that the rules do not answer
 GLANCE_S = 0.5
 MOST_ACTIONS = 1 << 16  # a move has 16 bits
@@ -60,7 +59,7 @@ class Explainer:
 
     def __call__(self, error: BaseException) -> str:
         """'nim.py:31: ZeroDivisionError: division by zero', of the last line within the file."""
-        if os.environ.get(TRACEBACK_VARIABLE):
+        if os.environ.get(DEBUG_VARIABLE):
             traceback.print_exception(error)
         try:
             what = shortened((str(error).strip().splitlines() or [""])[0])

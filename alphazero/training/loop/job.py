@@ -23,6 +23,7 @@ from alphazero.show.observer import Observer
 from alphazero.training.loop.part_clock import PartClock
 from alphazero.training.loop.profile import StepProfile
 from alphazero.training.loop.schedule import learning_rate
+from alphazero.training.loop.start_clock import StartClock
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.loop.writer import CheckpointWriter
 from alphazero.training.ranks.batch import BatchPlan
@@ -139,6 +140,7 @@ class RankServices:
     before_save: Callable[[Callable[[], None]], None] = lambda _: None
     observer: Observer | None = None
     profile: StepProfile | None = None
+    start_clock: StartClock = field(default_factory=StartClock)
 
     @property
     def writes(self) -> bool:

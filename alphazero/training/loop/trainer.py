@@ -150,6 +150,7 @@ class Trainer:
             if position.step == before:
                 return events
             self._is_new_plan = False
+            self._services.start_clock.first_step_ended(self._job.runtime.device, self._console.say)
             self._console.advance_bar()
             self._after_step(events)
             self._profile_at(position.step)

@@ -90,6 +90,7 @@ def open_services(
         before_save=before_save,
         observer=observer,
         profile=profile_of(job, clock, console.say),
+        start_clock=rank.clock,
     )
     failed = True
     try:

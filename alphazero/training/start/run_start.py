@@ -26,6 +26,7 @@ from alphazero.run.directory import RunDirectory, choose_run_directory, claimed,
 from alphazero.settings.load import Config, to_table
 from alphazero.show.console import Console
 from alphazero.training.loop.job import Job
+from alphazero.training.loop.start_clock import StartClock
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.ranks.batch import BatchPlan
 from alphazero.training.ranks.exchange import Exchange
@@ -63,6 +64,7 @@ class RankContext:
     exchange: Exchange
     console: Console
     stop: StopRequest
+    clock: StartClock
 
 
 @dataclass(frozen=True)

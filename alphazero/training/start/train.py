@@ -25,6 +25,7 @@ from alphazero.training.engine.graphed_network import graph_notices
 from alphazero.training.engine.planner import choose_kernels, choose_plan
 from alphazero.training.loop.job import DataSource, Job, Position, RankServices, TrainingOutcome
 from alphazero.training.loop.schedule import warmup_notices
+from alphazero.training.loop.start_clock import StartClock
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.loop.trainer import Trainer, Validate
 from alphazero.training.ranks.runtime import Runtime, default_threads, pin_ranks, with_local_ranks
@@ -60,20 +61,23 @@ MOST_RETURNS = 2
 
 def train(config: Config, runtime: Runtime, request: Request) -> int:
     """Train as one rank of the job; returns the process's exit status."""
-    stop = StopRequest()
+    stop, clock = StopRequest(), StartClock()
+    clock.ended("rank: importing PyTorch and this program")
     if runtime.device.type == "cpu":
         keep_freed_memory()
     exchange = start_process_group(runtime)
     runtime = with_local_ranks(runtime, exchange)
     torch.set_num_threads(default_threads(runtime.local_world_size))
+    clock.ended("importing DeepSpeed, meeting the other ranks")
     console = Console(runtime.is_main, log_format=config.run.log_format, quiet=config.run.quiet)
-    rank = RankContext(runtime, exchange, console, stop)
+    rank = RankContext(runtime, exchange, console, stop, clock)
     console.begin("preparing")
     try:
         # Before all that depends on settings: ranks with different settings would wait for each other.
         warnings = compare_ranks(config, request, rank)
         request = dataclasses.replace(request, notices=(*request.notices, *warnings))
         with find_run(config, request, rank) as start:
+            clock.ended("comparing the ranks, opening the run")
             status = _train(config, request, start, rank)
     finally:
         console.close()
@@ -125,11 +129,14 @@ def prepare(config: Config, request: Request, start: RunStart, rank: RankContext
     require_memory(config, runtime, exchange)
     network = starting.build(start.resumed)
     kernel_lines = choose_kernels(config, runtime.device, saved, exchange)
+    rank.clock.ended("settings, network, precision and kernels")
     with rank.console.working("choosing micro-batches"):
         plan, plan_changes = choose_plan(config, runtime, network, saved, exchange)
+    rank.clock.ended("choosing micro-batches")
     with rank.console.working("reading the games") as work:
         threads, beat = loader_threads(config.data, runtime), beat_of_start(start.run, runtime)
         window, held_out = open_data(config, exchange, num_threads=threads, beat=beat, progress=work)
+    rank.clock.ended("reading the games")
     notices += compare_data(window, held_out, config, runtime, exchange, check=request.check)
     # Not before: raw games are imported on all processors.
     notices += pin_ranks(runtime, exchange)
@@ -206,6 +213,7 @@ def train_persistently(
         console.say(f"resumed from step {position.step}, saved by {ranks}")
     for rollbacks in range(MOST_RETURNS + 1):
         source.restore(resumed)
+        services.start_clock.ended("comparing the games, directory and services")
         engine = Engine(network, job.config, plan, job.runtime, console.alarm)
         if resumed:
             engine.load(resumed)
@@ -214,6 +222,7 @@ def train_persistently(
             validations = RunFigures.read(job.run, only="validation").of("validation").rows()
             last = validations[-1] if validations else None
         trainer = Trainer(job, plan, position, engine, source, validate, services, last)
+        services.start_clock.ended("DeepSpeed's engine")
         outcome = trainer.run()
         if outcome is not TrainingOutcome.DIVERGED:
             return outcome
