@@ -192,7 +192,8 @@ def figures_of(batch: pa.RecordBatch, game: str) -> dict[str, float]:
     """
     results = batch.column("result").to_numpy(zero_copy_only=False)
     ends = np.array(batch.column("end").to_pylist())
-    shares = games.entries(batch, "policy_prob") / FIXED_POINT
+    shares = np.arange(1, 1 << 16) / FIXED_POINT
+    counts = np.bincount(games.entries(batch, "policy_prob"), minlength=1 << 16)[1:]
     positions = games.num_trained_positions(batch)
     figures = {
         "games": float(batch.num_rows),
@@ -203,7 +204,7 @@ def figures_of(batch: pa.RecordBatch, game: str) -> dict[str, float]:
         "too_long": float((ends == "TOO_LONG").mean()),
         "resigned": float((ends == "RESIGNATION").mean()),
         "adjudicated": float((ends == "ADJUDICATED").mean()),
-        "policy_entropy": float(-(shares * np.log(shares)).sum() / max(1, positions)),
+        "policy_entropy": float(-(counts * shares * np.log(shares)).sum() / max(1, positions)),
     }
     return figures | checked_resignations(batch, game)
 

@@ -394,8 +394,11 @@ class Generations:
             )
 
     def _of_all_ranks(self, own: list[_core.SelfPlayGame], what: str) -> pa.RecordBatch:
-        """These games of every rank. Collective."""
-        contents = self._services.exchange.gather_bytes(games.to_bytes(games.to_batch(own)))
+        """These games of every rank, by lane and number. Collective."""
+        batch = games.to_batch(sorted(own, key=lambda game: (game.lane, game.number)))
+        if self._services.exchange.world_size == 1:
+            return batch
+        contents = self._services.exchange.gather_bytes(games.to_bytes(batch))
         return games.concatenated([games.from_bytes(content, what) for content in contents])
 
     def _load(self, tensors: Mapping[str, torch.Tensor]) -> None:
