@@ -129,6 +129,7 @@ def test_a_signal_keeps_the_games_of_all_processes_and_ends_them(weights, tmp_pa
     assert not any(psutil.pid_exists(worker.pid) for worker in workers)
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_named_and_the_games_of_both_are_kept(weights, tmp_path) -> None:
     out = tmp_path / "games"
     with many_games(weights, out) as process:

@@ -251,7 +251,7 @@ def odd_fens(draw: st.DrawFn) -> str:
     return " ".join([board, turn, castling, en_passant, *counters])
 
 
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=1500, deadline=None)
 @given(odd_fens())
 def test_odd_fens_are_read_and_refused_as_by_python_chess(fen: str):
     board = readable_by_python_chess(fen)

@@ -32,7 +32,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
+@pytest.mark.parametrize("algorithm", ["puct", pytest.param("gumbel", marks=pytest.mark.slow)])
 def test_games_are_the_same_on_one_rank_and_on_three_and_follow_the_rules(algorithm: str) -> None:
     search = SearchConfig(algorithm=algorithm, simulations=8)
     settings = self_play_settings(search, SelfPlayConfig(opening_plies=4), seed=1)

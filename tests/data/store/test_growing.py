@@ -383,7 +383,9 @@ def run_and_kill(path: Path, after_s: float) -> int:
     return int(whole[-1][1])
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))]
+)
 def test_a_writer_killed_at_any_moment_leaves_a_sound_store(tmp_path: Path, seed: int):
     """Generations 0, 1, 2 ... in order whatever happened; none that was on disk is lost."""
     rng = random.Random(seed)

@@ -115,7 +115,14 @@ def test_the_exit_status_is_that_of_the_job_and_the_log_is_named(launch):
 
 @pytest.mark.parametrize(
     ("number", "status"),
-    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGUSR1, 138)],
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 143),
+        *(
+            pytest.param(*end, marks=pytest.mark.slow)
+            for end in ((signal.SIGHUP, 129), (signal.SIGUSR1, 138))
+        ),
+    ],
 )
 def test_one_signal_lets_every_rank_save_and_reaches_nothing_but_ranks(launch, number: int, status: int):
     job = launch("run", "run")

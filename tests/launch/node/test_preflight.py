@@ -54,6 +54,7 @@ def run(ranks: list[int], fault: str, odd_rank: int, timeout_s: float):
     return results
 
 
+@pytest.mark.slow
 def test_healthy_ranks_under_torchrun_end_with_0_and_a_line():
     agent = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run(

@@ -114,7 +114,9 @@ def test_bf16_autocast_trains_with_fp32_weights_and_statistics():
     assert all(buffer.dtype == torch.float32 and buffer.abs().sum() > 0 for buffer in statistics)
 
 
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize(
+    "game", ["chess", *(pytest.param(game, marks=pytest.mark.slow) for game in GAMES if game != "chess")]
+)
 def test_torch_compile_finds_one_graph(game: str):
     network = small(game, se_ratio=4, moves_left=True).eval()
     compiled = torch.compile(network, fullgraph=True, backend="eager")  # fullgraph raises at a break

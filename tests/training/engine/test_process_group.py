@@ -23,7 +23,9 @@ end_process_group()
 """
 
 
-@pytest.mark.parametrize(("device", "expected"), [("cpu", "probed"), ("cuda", "asked nothing")])
+@pytest.mark.parametrize(
+    ("device", "expected"), [pytest.param("cpu", "probed", marks=pytest.mark.slow), ("cuda", "asked nothing")]
+)
 def test_compilers_are_asked_what_they_can_on_cpu_ranks_alone(device, expected):
     command = [sys.executable, "-c", PROGRAM, device]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)

@@ -53,6 +53,7 @@ def test_one_flipped_bit_names_its_rank_and_tensor_and_ends_the_run(diverged, tm
     assert [path.name for path in checkpoints.glob("step-*")] == [f"step-{INTERVAL:08d}"]
 
 
+@pytest.mark.slow
 def test_a_bit_that_flipped_steps_before_a_check_is_found_at_it(diverged):
     statuses, output = diverged(3, 0, 1, INTERVAL + 1)
     assert statuses == [3, 3, 3], output[-2000:]
