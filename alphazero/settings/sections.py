@@ -266,7 +266,7 @@ class TrainingConfig:
         choices=("none", "scores", "encoders"),
     )
     cuda_graphs: bool = setting(
-        True, "run the network's passes in training as CUDA graphs (GPUs, ZeRO stage 0)"
+        True, "run the network's passes in training as CUDA graphs (GPUs, ZeRO stages 0 and 1)"
     )
     deterministic: bool = setting(False, "use only operations that give the same bits every time")
     zero_stage: int = setting(0, "DeepSpeed ZeRO stage", minimum=0, maximum=3, is_common=True)

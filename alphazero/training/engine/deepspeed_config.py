@@ -11,6 +11,15 @@ from alphazero.training.ranks.batch import BatchPlan
 NEVER = 2**31 - 1
 
 
+def keeps_gradients(config: Config) -> bool:
+    """True where this program adds up, averages and clips whole gradients, and DeepSpeed gets the result.
+
+    At ZeRO 0, and at ZeRO 1 unless DeepSpeed moves the optimizer to host memory.
+    """
+    stage = config.training.zero_stage
+    return stage == 0 or (stage == 1 and "offload_optimizer" not in config.deepspeed.zero_options_at(1))
+
+
 def engine_config(config: Config, plan: BatchPlan, num_parameters: int = 0) -> dict[str, Any]:
     """The dict for deepspeed.initialize. num_parameters: of the network.
 
@@ -24,6 +33,8 @@ def engine_config(config: Config, plan: BatchPlan, num_parameters: int = 0) -> d
         # DeepSpeed 0.19.8 asserts no overlap with our own accumulation: gradients are reduced in step(),
         # when no backward pass is left to overlap with.
         zero["overlap_comm"] = False
+    if stage == 1 and keeps_gradients(config):
+        zero["compute_grad_norm"] = False
     if stage == 2 and "offload_optimizer" in zero and "reduce_bucket_size" in zero:
         # Seen with 0.19.8 over two ranks: with a second bucket, gradients of a step's passes are lost.
         zero["reduce_bucket_size"] = max(zero["reduce_bucket_size"], num_parameters)
@@ -36,8 +47,8 @@ def engine_config(config: Config, plan: BatchPlan, num_parameters: int = 0) -> d
         "gradient_accumulation_steps": 1,
         "train_micro_batch_size_per_gpu": plan.micro_batch_size,
         "train_batch_size": plan.micro_batch_size * plan.world_size,
-        # At stage 0 FlatGradients clips.
-        "gradient_clipping": config.optimizer.clip_gradients if stage else 0.0,
+        # Elsewhere FlatGradients clips.
+        "gradient_clipping": 0.0 if keeps_gradients(config) else config.optimizer.clip_gradients,
         # Otherwise the device is waited for at each forward pass and step.
         "timers": {"throughput": {"enabled": False, "synchronized": False}},
         "zero_optimization": {**zero, "stage": stage},

@@ -31,12 +31,13 @@ from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.network.weights.weights import network_of
 from alphazero.settings.load import Config
 from alphazero.training.engine.batch_norm import RunningStatistics, count_statistics
-from alphazero.training.engine.deepspeed_config import engine_config, prints
+from alphazero.training.engine.deepspeed_config import engine_config, keeps_gradients, prints
 from alphazero.training.engine.gradients import (
     GOOD,
     NOT_TIMED,
     FlatGradients,
     GradientGuard,
+    PartsOfZeroOne,
     StepVerdict,
     Timed,
     VerdictReader,
@@ -184,26 +185,31 @@ class Engine:
         if training.zero_stage == 0:
             # Not before: initialize cannot take such weights (0.19.8); above stage 0 they are flat.
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        parameters, num_statistics = network.parameters(), count_statistics(network)
+        num_statistics = count_statistics(network)
         self._flat: FlatGradients | None = None
+        self._parts: PartsOfZeroOne | None = None
         self._guard: GradientGuard | None = None
-        if training.zero_stage == 0:
+        if keeps_gradients(config):
             sent_as = DTYPES[settings.passed_on.get("communication_data_type", "fp32")]
-            self._flat = FlatGradients(parameters, num_statistics, sent_as)
+            parameters, paddings = list(network.parameters()), None
+            if training.zero_stage == 1:
+                self._parts = PartsOfZeroOne(optimizer)
+                parameters, paddings = self._parts.parameters, self._parts.paddings
+            self._flat = FlatGradients(parameters, num_statistics, sent_as, paddings)
             self._engine.enable_backward_allreduce = False
             self._sums = self._flat.statistics
             self._reader = VerdictReader(len(self._flat.verdict), runtime.device)
         else:
-            self._guard = GradientGuard(parameters)
+            self._guard = GradientGuard(network.parameters())
             self._sums = torch.zeros(num_statistics, device=runtime.device)
         # Whether the device itself leaves bad steps out, and the host learns of it later.
-        self.is_told_late = training.zero_stage == 0 and is_told_late(runtime.device)
+        self.is_told_late = self._flat is not None and is_told_late(runtime.device)
         self._is_verdict_due = False
         self._has_moving_scale = training.precision == "fp16"
         self._verdict = GOOD
         self._max_norm = config.optimizer.clip_gradients
         self._losses = torch.zeros((), device=runtime.device)
-        if runtime.device.type == "cuda" and not why_no_graphs(training, settings.passed_on):
+        if runtime.device.type == "cuda" and not why_no_graphs(config):
             # After initialize: from here on weights stay where they are.
             self._module.use_graphs(
                 CudaRecorder(runtime.device), lambda text: say(f"rank {runtime.rank}: {text}")
@@ -257,7 +263,7 @@ class Engine:
     def gradients_are_finite(self) -> bool:
         """Whether this rank's passes since the last call were finite; waits for the device.
 
-        At ZeRO stage 0 it is always True: there `finish_step` finds out for itself, on the device.
+        With whole gradients it is always True: `finish_step` then finds out for itself, on the device.
         """
         if not self._guard:
             return True
@@ -270,7 +276,7 @@ class Engine:
     ) -> None:
         """Average the gradients over ranks and update the weights.
 
-        All stays as it was where loss or gradients are not finite: of `bad_ranks`, or at ZeRO stage 0 of
+        All stays as it was where loss or gradients are not finite: of `bad_ranks`, or with whole gradients of
         any rank. `take_verdict` reports which.
         """
         self.take_verdict()
@@ -289,6 +295,8 @@ class Engine:
         self._losses.zero_()
         self._flat.average()
         self._flat.clip(self._max_norm)
+        if self._parts:
+            self._parts.hand_over(self._flat.gradients)
         self._reader.send(self._flat.verdict)
         if not self.is_told_late:
             self._verdict = self._reader.read()
@@ -392,13 +400,14 @@ class Engine:
         The network given to it loses its weights, whoever still holds it.
         """
         self.time_communication(NOT_TIMED)
+        self._module.drop_graphs()  # at ZeRO 1 DeepSpeed keeps the module
         self._engine.destroy()
         # At ZeRO 3 hooks of autograd, which Python's collector does not see, keep DeepSpeed's optimizer.
         held = (*self.network.parameters(), *self.network.buffers(), vars(self._optimizer))
         for tensor in _tensors_in((*held, self._torch_optimizer.state)):
             tensor.grad = None
             tensor.data = tensor.data.new_empty(0)
-        self.__dict__.clear()  # recordings, gradients, optimizer state, averages
+        self.__dict__.clear()  # gradients, optimizer state, averages
         # Modules and hooks refer to each other, and a recording's memory is its graph's until that is gone.
         gc.collect()
         if torch.cuda.is_available():

@@ -1,13 +1,13 @@
 """The gradients of a step: added up, averaged over ranks, clipped, and judged whether they are finite.
 
-At ZeRO stage 0 they lie in one piece of memory (FlatGradients) and are judged at once; above it, where a rank
-keeps no whole gradients, hooks look at each of them (GradientGuard).
+Where a rank keeps whole gradients, at ZeRO 0 and 1, they lie in one piece of memory (FlatGradients) and are
+judged at once; otherwise hooks look at each of them (GradientGuard).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -71,7 +71,7 @@ class FlatGradients:
 
     `add_gradients` after each backward pass, then `close`, `average` and `clip` make a step. `verdict` then
     holds, on the device, whether all was finite, and on which rank it was not. `statistics` [S] is for the
-    caller to add to; `average` makes it the sum over ranks.
+    caller to add to; `average` makes it the sum over ranks. gradients: [G].
     """
 
     def __init__(
@@ -79,16 +79,21 @@ class FlatGradients:
         parameters: Iterable[nn.Parameter],
         num_statistics: int,
         sent_as: torch.dtype = torch.float32,
+        paddings: Sequence[int] | None = None,
     ) -> None:
-        """sent_as: the type in which gradients travel between ranks (communication_data_type)."""
+        """sent_as: the type in which gradients travel between ranks (communication_data_type). paddings: how
+        many numbers stay zero behind each gradient.
+        """
         self.timed: Timed = NOT_TIMED  # around the all-reduce
         self._parameters = list(parameters)
         self._num_ranks, self._rank = dist.get_world_size(), dist.get_rank()
         device = self._parameters[0].device
-        sizes = [parameter.numel() for parameter in self._parameters]
+        paddings = paddings or [0] * len(self._parameters)
+        self._has_padding = any(paddings)
+        sizes = [own.numel() + free for own, free in zip(self._parameters, paddings, strict=True)]
         counts = [sum(sizes), num_statistics, self._num_ranks, 1]
         flat = torch.zeros(sum(counts), device=device)
-        self._gradients_G, self.statistics, self._faults_R, self._norm_1 = torch.split(flat, counts)
+        self.gradients, self.statistics, self._faults_R, self._norm_1 = torch.split(flat, counts)
         self._summed = flat[:-1]
         self._beside_gradients = flat[counts[0] : -1]
         # Not finite where something was not: of each rank's passes, and of the norm of the mean.
@@ -99,11 +104,11 @@ class FlatGradients:
         # In each parameter's own layout (channels last), which the optimizer then walks through in step.
         self._views = [
             part.as_strided(own.shape, own.stride())
-            for part, own in zip(torch.split(self._gradients_G, sizes), self._parameters, strict=True)
+            for part, own in zip(torch.split(self.gradients, sizes), self._parameters, strict=True)
         ]
         # One norm of the whole is what a GPU likes. On the CPU torch's norm of 6 million numbers is off by
         # 2e-4, and that of the parameters' norms by 1e-7.
-        self._measured = self._views if device.type == "cpu" else [self._gradients_G]
+        self._measured = self._views if device.type == "cpu" else [self.gradients]
 
     def add_gradients(self) -> None:
         """Take the parameters' `grad`s away and add them up; a missing one counts as zeros.
@@ -114,8 +119,8 @@ class FlatGradients:
         given = [(view, parameter.grad) for view, parameter in pairs if parameter.grad is not None]
         views, gradients = [view for view, _ in given], [gradient for _, gradient in given]
         if self._is_empty:
-            if len(given) < len(pairs):
-                self._gradients_G.zero_()
+            if len(given) < len(pairs) or self._has_padding:  # which bad steps scale by NaN
+                self.gradients.zero_()
             torch._foreach_copy_(views, gradients)
         else:
             torch._foreach_add_(views, gradients)
@@ -133,13 +138,13 @@ class FlatGradients:
         losses: 0-d, the sum of the rank's losses, which may be infinite where no gradient shows it.
         """
         if self._is_empty:
-            self._gradients_G.zero_()
+            self.gradients.zero_()
         self._is_empty = True
         if scale != 1.0:
-            self._gradients_G.div_(scale)  # a power of two: exact
+            self.gradients.div_(scale)  # a power of two: exact
         self._faults_R.zero_()
         # The largest number is as finite as all of them; times zero it is 0, or NaN, which survives any sum.
-        largest = torch.linalg.vector_norm(self._gradients_G, float("inf")) + losses
+        largest = torch.linalg.vector_norm(self.gradients, float("inf")) + losses
         torch.mul(largest, 0.0, out=self._faults_R[self._rank])
 
     def average(self) -> None:
@@ -150,12 +155,12 @@ class FlatGradients:
             if self._sent_G is None:
                 dist.all_reduce(self._summed)
             else:
-                self._sent_G.copy_(self._gradients_G)
+                self._sent_G.copy_(self.gradients)
                 dist.all_reduce(self._sent_G)
-                self._gradients_G.copy_(self._sent_G)
+                self.gradients.copy_(self._sent_G)
                 # Sums of squares and verdicts stay fp32: a few kilobytes.
                 dist.all_reduce(self._beside_gradients)
-        self._gradients_G.div_(float(self._num_ranks))
+        self.gradients.div_(float(self._num_ranks))
 
     def clip(self, max_norm: float) -> None:
         """Scale gradients down to `max_norm` (0: leave them) and make them the parameters' `grad`s."""
@@ -164,13 +169,40 @@ class FlatGradients:
         self._norm_1.copy_(norm)
         if max_norm > 0:
             limit = torch.full_like(norm, max_norm)
-            self._gradients_G.mul_(torch.clamp(limit / (norm + NORM_EPS), max=1.0))
+            self.gradients.mul_(torch.clamp(limit / (norm + NORM_EPS), max=1.0))
         for view, parameter in zip(self._views, self._parameters, strict=True):
             parameter.grad = view
 
     def is_bad(self) -> torch.Tensor:
         """1.0 where the verdict is that something is not finite, else 0.0; 0-d, on the device."""
         return self.verdict.mul(0.0).sum().ne(0.0).float()
+
+
+class PartsOfZeroOne:
+    """Gradients in the order in which DeepSpeed's optimizer of ZeRO 1 (0.19.8) has its flat groups.
+
+    Its hooks, a call for each parameter in each pass, its copies and its norms are left out: it gets the part
+    that this rank updates as one tensor a group.
+    """
+
+    def __init__(self, zero: Any) -> None:  # noqa: ANN401 - DeepSpeed has no types
+        self._zero = zero
+        self.parameters: list[nn.Parameter] = []
+        self.paddings: list[int] = []
+        groups = (zero.round_robin_bit16_groups, zero.round_robin_bit16_offsets, zero.bit16_groups_flat)
+        for parameters, offsets, flat in zip(*groups, strict=True):
+            self.parameters += parameters
+            ends = [*offsets[1:], flat.numel()]
+            places = zip(parameters, offsets, ends, strict=True)
+            self.paddings += [end - begin - own.numel() for own, begin, end in places]
+        for hook in zero._grad_acc_hooks:
+            hook.remove()
+
+    def hand_over(self, gradients: torch.Tensor) -> None:
+        """Give this rank's parts of the averaged and clipped gradients [G] to the step that comes."""
+        groups = torch.split(gradients, [flat.numel() for flat in self._zero.bit16_groups_flat])
+        parts = [group.chunk(dist.get_world_size())[dist.get_rank()] for group in groups]
+        self._zero.averaged_gradients = {number: [part] for number, part in enumerate(parts)}
 
 
 class GradientGuard:
@@ -204,8 +236,8 @@ class GradientGuard:
 class StepVerdict:
     """is_bad: the step was left out. ranks: whose passes were at fault; none where only their sum is.
 
-    gradient_norm: of the mean over the batch, before it is clipped. Above ZeRO stage 0 a 0-d tensor, which
-    the host reads with the figures of other steps; None where it is not known.
+    gradient_norm: of the mean over the batch, before it is clipped. Where DeepSpeed measures it a 0-d tensor,
+    which the host reads with the figures of other steps; None where it is not known.
     """
 
     is_bad: bool

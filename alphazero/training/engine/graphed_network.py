@@ -9,7 +9,7 @@ while a pass is recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +18,8 @@ from torch.autograd.function import once_differentiable
 
 from alphazero.machine.memory import memory_error
 from alphazero.network.model.resnet import NetworkOutput
-from alphazero.settings.sections import TrainingConfig
+from alphazero.settings.load import Config
+from alphazero.training.engine.deepspeed_config import keeps_gradients
 
 # Shapes: B positions, N bytes of a packed position.
 
@@ -202,23 +203,20 @@ class _Replay(torch.autograd.Function):
         return None, None, None
 
 
-def why_no_graphs(config: TrainingConfig, deepspeed: Mapping[str, Any]) -> str:
-    """Why passes on a GPU are not recorded with these settings; "" where they are.
-
-    deepspeed: what ds_config.json hands on to DeepSpeed.
-    """
-    if not config.cuda_graphs:
+def why_no_graphs(config: Config) -> str:
+    """Why passes on a GPU are not recorded with these settings; "" where they are."""
+    if not config.training.cuda_graphs:
         return "--no-cuda-graphs"
-    if config.zero_stage:
-        return f"ZeRO stage {config.zero_stage} takes each gradient as it is made"
-    if (deepspeed.get("flops_profiler") or {}).get("enabled"):
+    if not keeps_gradients(config):
+        return "DeepSpeed takes each gradient as it is made (ZeRO 2 and 3, offload_optimizer)"
+    if (config.deepspeed.passed_on.get("flops_profiler") or {}).get("enabled"):
         return "flops_profiler counts operations as they are called"
     return ""
 
 
-def graph_notices(config: TrainingConfig, deepspeed: Mapping[str, Any], device: torch.device) -> list[str]:
-    """What the start banner shows of it. deepspeed: as in why_no_graphs."""
-    if device.type != "cuda" or not config.cuda_graphs:
+def graph_notices(config: Config, device: torch.device) -> list[str]:
+    """What the start banner shows of it."""
+    if device.type != "cuda" or not config.training.cuda_graphs:
         return []
-    reason = why_no_graphs(config, deepspeed)
+    reason = why_no_graphs(config)
     return [f"CUDA graphs off: {reason}" if reason else "CUDA graphs on"]

@@ -20,6 +20,7 @@ from alphazero.machine.memory import memory_error
 from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.load import Config
+from alphazero.training.engine.deepspeed_config import keeps_gradients
 from alphazero.training.engine.optimizer import state_numbers
 from alphazero.training.engine.training_module import TrainingModule
 
@@ -113,16 +114,17 @@ def reserve_bytes(network: AlphaZeroNet, config: Config, world_size: int) -> int
     total = state_numbers(network, config.optimizer.optimizer) * FLOAT_BYTES // shards
     # torch's foreach optimizers and gradient clipping hold one more tensor per parameter for a moment.
     total += size // shards
-    if training.zero_stage == 0:
-        # Gradients are copied into one flat bucket to be reduced (engine.allreduce_bucket).
-        total += size
+    if keeps_gradients(config):
+        total += size  # FlatGradients
     else:
-        # The flat fp32 partition and its gradients (stage_1_and_2 and stage3 in deepspeed/runtime/zero).
-        total += 2 * size // shards
-        # One bucket of gradients (two where overlap_comm keeps one in flight), one of gathered weights;
-        # the reduce bucket is allocated whole, however small the network.
+        # One bucket of gradients, two where overlap_comm keeps one in flight; allocated whole, however small
+        # the network.
         buckets = 2 if training.zero_stage == 2 and options.get("overlap_comm") else 1
         total += buckets * int(options.get("reduce_bucket_size", DEFAULT_BUCKET)) * FLOAT_BYTES
+    if training.zero_stage:
+        # The flat fp32 partition and its gradients (stage_1_and_2 and stage3 in deepspeed/runtime/zero), and
+        # a bucket of gathered weights.
+        total += 2 * size // shards
         total += min(size, int(options.get("allgather_bucket_size", DEFAULT_BUCKET)) * FLOAT_BYTES)
     if training.ema_decay:
         total += size

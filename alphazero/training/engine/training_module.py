@@ -62,6 +62,10 @@ class TrainingModule(nn.Module):
         """From the next pass on, run the network as recordings, the loss beside them; `say` gets why not."""
         self._graphed = GraphedNetwork(self._pass, self.network.parameters(), recorder, say)
 
+    def drop_graphs(self) -> None:
+        """Forget the recordings, whose memory is then free."""
+        self._graphed = None
+
     def forward(self, batch: DeviceBatch) -> torch.Tensor:
         """Mean loss of the micro-batch, 0-d; the network in its precision, the loss in fp32."""
         run = self._graphed or self._pass

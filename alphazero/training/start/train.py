@@ -150,7 +150,7 @@ def prepare(config: Config, request: Request, start: RunStart, rank: RankContext
     curve, curve_lines = choose_value_curve(config, window, exchange)
     notices += [*kernel_lines, *changes, *plan_changes, *curve_lines]
     notices += find_symmetries(config.network.game, exchange)
-    notices += graph_notices(config.training, config.deepspeed.passed_on, runtime.device)
+    notices += graph_notices(config, runtime.device)
     return Setup(
         job=job,
         start=start,

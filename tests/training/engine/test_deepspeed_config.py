@@ -47,7 +47,8 @@ def test_a_flag_that_beats_the_stage_leaves_the_options_of_the_other_behind(writ
     settings = read_deepspeed_settings(write(table))
     config = load_config("", {"zero_stage": "1"}, settings)
     zero = engine_config(recipe_of(config, settings), BatchPlan(64, 16, (1, 1)))["zero_optimization"]
-    assert zero == {"stage": 1, "sub_group_size": 9, "reduce_bucket_size": 7, "overlap_comm": False}
+    own = {"overlap_comm": False, "compute_grad_norm": False}
+    assert zero == {"stage": 1, "sub_group_size": 9, "reduce_bucket_size": 7, **own}
 
 
 def test_offloading_is_passed_on_where_the_stage_knows_it(write):
@@ -85,7 +86,7 @@ def test_communication_overlaps_only_where_deepspeed_allows_it(stage, overlap):
     config = load_config("", {"zero_stage": str(stage)})
     settings = DeepSpeedSettings(zero_options={"overlap_comm": True})
     table = engine_config(recipe_of(config, settings), BatchPlan(64, 16, (1, 1)))
-    assert table["zero_optimization"] == {"stage": stage, "overlap_comm": overlap}
+    assert table["zero_optimization"]["overlap_comm"] == overlap
 
 
 @pytest.mark.parametrize(

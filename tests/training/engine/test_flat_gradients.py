@@ -76,6 +76,19 @@ def test_a_missing_gradient_counts_as_zeros_also_after_a_step_that_had_one(lone_
     assert all(torch.equal(own, value) for own, value in zip(grads[1:], second[1:], strict=True))
 
 
+def test_what_stays_free_behind_gradients_is_zero_even_after_a_bad_step(lone_rank):
+    module = network()
+    sizes = [parameter.numel() for parameter in module.parameters()]
+    flat = FlatGradients(module.parameters(), NUM_STATISTICS, paddings=[3] * len(sizes))
+    spoilt = [torch.full_like(parameter, float("nan")) for parameter in module.parameters()]
+    assert step(flat, module, [spoilt], max_norm=1.0).is_bad
+    gradients = drawn(module, 1)
+    assert step(flat, module, [gradients]) == StepVerdict(False)
+    parts = torch.split(flat.gradients, [size + 3 for size in sizes])
+    for part, own, expected in zip(parts, module.parameters(), gradients, strict=True):
+        assert torch.equal(own.grad, expected) and not part[-3:].any()
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("where", ["gradient", "loss"])
 def test_what_is_not_finite_is_found_wherever_it_is(lone_rank, bad, where):

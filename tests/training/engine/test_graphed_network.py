@@ -5,6 +5,7 @@ There is no GPU here: what a CUDA graph does again, these recordings do by calli
 
 import contextlib
 import copy
+import dataclasses
 from collections.abc import Callable
 from unittest.mock import MagicMock
 
@@ -14,6 +15,7 @@ import torch
 from alphazero.games.registry import get_spec
 from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.settings.load import load_config
 from alphazero.settings.sections import LossConfig, NetworkConfig, TrainingConfig
 from alphazero.training.engine.graphed_network import CudaRecorder, graph_notices, why_no_graphs
 from alphazero.training.engine.probe import random_batch
@@ -257,22 +259,28 @@ def test_a_recording_lets_other_threads_work_and_gives_the_stream_back(monkeypat
     assert cuda.modes == [(2, "thread_local"), (3, "thread_local")]
 
 
+TAKEN = "CUDA graphs off: DeepSpeed takes each gradient as it is made (ZeRO 2 and 3, offload_optimizer)"
+
+
 @pytest.mark.parametrize(
-    ("changes", "deepspeed", "told"),
+    ("flags", "deepspeed", "told"),
     [
         ({}, {}, ["CUDA graphs on"]),
-        ({}, {"flops_profiler": {"enabled": False}}, ["CUDA graphs on"]),
-        ({"zero_stage": 1}, {}, ["CUDA graphs off: ZeRO stage 1 takes each gradient as it is made"]),
+        ({"zero_stage": 1}, {}, ["CUDA graphs on"]),
+        ({}, {"passed_on": {"flops_profiler": {"enabled": False}}}, ["CUDA graphs on"]),
+        ({"zero_stage": 2}, {}, [TAKEN]),
+        ({"zero_stage": 1}, {"zero_options": {"offload_optimizer": {"device": "cpu"}}}, [TAKEN]),
         (
             {},
-            {"flops_profiler": {"enabled": True}},
+            {"passed_on": {"flops_profiler": {"enabled": True}}},
             ["CUDA graphs off: flops_profiler counts operations as they are called"],
         ),
         ({"cuda_graphs": False}, {}, []),
     ],
 )
-def test_settings_that_recorded_passes_do_not_go_with_are_named(changes, deepspeed, told):
-    config = TrainingConfig(**changes)
-    assert graph_notices(config, deepspeed, torch.device("cuda")) == told
-    assert graph_notices(config, deepspeed, CPU) == []
-    assert (not why_no_graphs(config, deepspeed)) == (told == ["CUDA graphs on"])
+def test_settings_that_recorded_passes_do_not_go_with_are_named(flags, deepspeed, told):
+    config = load_config("connect4", flags)
+    config = dataclasses.replace(config, deepspeed=dataclasses.replace(config.deepspeed, **deepspeed))
+    assert graph_notices(config, torch.device("cuda")) == told
+    assert graph_notices(config, CPU) == []
+    assert (not why_no_graphs(config)) == (told == ["CUDA graphs on"])

@@ -37,7 +37,7 @@ def test_ranks_train_what_one_rank_trains(zygote, tmp_path, random_store, one_ra
     assert f"on {ranks} ranks" in output
 
 
-@pytest.mark.parametrize("stage", [pytest.param(1, marks=pytest.mark.slow), 3])  # 2: test_attention_runs.py
+@pytest.mark.parametrize("stage", [1, pytest.param(3, marks=pytest.mark.slow)])  # 2: test_attention_runs.py
 def test_every_zero_stage_trains_what_one_rank_trains(zygote, tmp_path, random_store, one_rank, stage):
     zygote.run_job(tmp_path, random_store, 2, "--steps", STEPS, "--zero-stage", str(stage))
     assert_same_training(step_lines(tmp_path), one_rank)
