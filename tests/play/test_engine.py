@@ -139,7 +139,8 @@ def test_lines_wait_for_the_network() -> None:
         assert "readyok" in engine.until("readyok")
         engine.until("readyok")
         assert engine.until("bestmove")[-1].split()[1] in START_MOVES
-        assert field(engine.until("bestmove")[-2], "nodes") == "5"
+        # The tree of the search before is kept, and `stop` may have come late.
+        assert int(field(engine.until("bestmove")[-2], "nodes")) >= 5
         assert not any("stopped the search" in line for line in engine.lines)
 
 

@@ -59,9 +59,10 @@ def _now_s() -> float:
 
 def _programs() -> Iterator[tuple[str, float]]:
     """The programs of this job that led to this process: each one's stage ends when the next begins."""
-    this, name, boot_s = psutil.Process(), "", psutil.boot_time()
+    this, before, boot_s = psutil.Process(), "", psutil.boot_time()
     for process in (*reversed(this.parents()), this):
         words = " ".join(process.cmdline())
-        if process == this or (sys.executable in words and "alphazero" in words):
-            yield name, process.create_time() - boot_s
-            name = next((text for word, text in PROGRAMS.items() if word in words), "another program")
+        name = next((text for word, text in PROGRAMS.items() if word in words), "")
+        if process == this or (name and sys.executable in words):
+            yield before, process.create_time() - boot_s
+            before = name

@@ -86,6 +86,7 @@ class SlowJob:
             writer=None,
             before_save=lambda beat: None,
             profile=None,
+            start_clock=SimpleNamespace(first_step_ended=lambda device, say: None),
         )
         source: Any = SimpleNamespace(prepare=lambda step, weights: NUM_STEPS, steps=self.steps)
         plan = plan_batches(8, 8, [1.0], "cpu")

@@ -81,6 +81,7 @@ def services_of(said: list[str], beats: list[Phase], exchange: Any = None) -> An
         profile=None,
         observer=None,
         clock=PartClock.on(torch.device("cpu")),
+        start_clock=SimpleNamespace(first_step_ended=lambda device, say: None),
     )
 
 
