@@ -22,8 +22,8 @@ HAVE ?=
 TORCH ?=
 # How many compilers run in parallel.
 JOBS ?= $(shell nproc)
-# How many processes run the tests, each a file of tests at a time. Many tests start jobs of several ranks.
-TEST_PROCESSES ?= 2
+# How many processes run the tests, each a file of tests at a time. Many tests wait, or start jobs of several ranks.
+TEST_PROCESSES ?= 3
 
 .PHONY: help setup lock bundle train demo test test-slow test-packages test-wheel wheel lint format sanitize fuzz bench test-gpu bench-gpu architecture clean
 

@@ -100,6 +100,7 @@ def stored_games(out) -> list[tuple[object, ...]]:
     return sorted(zip(*(map(str, column.to_pylist()) for column in table.columns), strict=True))
 
 
+@pytest.mark.slow
 def test_two_processes_play_the_games_of_one_to_the_bit(weights, tmp_path, capsys) -> None:
     argv = ["selfplay", "--weights", weights, "--games", "13", "--device", "cpu", "--seed", "5", *QUICK]
     assert main([*argv, "--out", str(tmp_path / "one"), "--json"]) == 0

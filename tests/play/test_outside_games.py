@@ -175,6 +175,7 @@ def test_stored_moves_that_are_not_legal_are_named() -> None:
     assert (fault.game, fault.ply) == (0, 2) and "move 5 is not" in fault.reason
 
 
+@pytest.mark.slow
 def test_a_recorded_game_is_opened_only_where_its_file_is_named(
     forked: Command, weights: str, tmp_path: Path
 ) -> None:

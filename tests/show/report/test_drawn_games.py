@@ -135,6 +135,7 @@ def test_the_worst_positions_of_a_validation_are_drawn_too() -> None:
     assert (shown["target"], shown["policy"]) == (["e5", -1, -1, 0.01], [["e0", -1, -1, 0.6]])
 
 
+@pytest.mark.slow
 def test_a_page_of_drawn_games_steps_and_shows_text_as_text(browser, tmp_path) -> None:  # noqa: F811
     game = with_drawing(tmp_path, f"{EVIL!r} + chr(10) + str(sum(self.drawn)) + '  lines & more'")
     run = drawn_run(tmp_path / "run", game)

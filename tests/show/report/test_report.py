@@ -271,6 +271,7 @@ def test_a_run_of_a_million_steps_is_a_small_page_soon(tmp_path) -> None:
     assert max(mark["high"]) == pytest.approx(loss.max(), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_comparison_has_a_file_of_its_own(tmp_path, capsys) -> None:
     one, two = (str(supervised_run(tmp_path / "runs" / name).path) for name in ("one", "two"))
     (tmp_path / "runs" / "no-run").mkdir()
