@@ -153,6 +153,7 @@ def test_what_a_job_and_the_proof_import_needs_no_package_that_only_some_uses_ne
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_a_fork_in_which_cuda_would_not_work_becomes_a_new_python(tmp_path):
     script, output = tmp_path / "script.py", tmp_path / "output"
     script.write_text("import sys; print(sys.argv[1:], 'torch' in sys.modules)")

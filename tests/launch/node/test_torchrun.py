@@ -164,6 +164,7 @@ def test_a_broken_exit_barrier_shows_no_traceback_and_other_errors_stay(caplog: 
         logger.removeFilter(is_news)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ending", "status", "said"),
     [
