@@ -126,8 +126,9 @@ class RankServices:
 
     metrics: without writers but on rank 0. writer: None on ranks that write no checkpoints. before_save:
     collective; returns when a checkpoint may be published, and calls what it is given while it waits. clock:
-    what this rank's time goes into. observer: looks at how the job runs; nothing depends on what it sees.
-    profile: records the steps that --profile names, on the ranks that it names.
+    what this rank's time goes into; start_clock: what its start took. observer: looks at how the job runs;
+    nothing depends on what it sees. profile: records the steps that --profile names, on the ranks that it
+    names.
     """
 
     exchange: Exchange
@@ -136,11 +137,11 @@ class RankServices:
     heartbeat: HeartbeatWriter
     stop: StopRequest
     clock: PartClock
+    start_clock: StartClock
     writer: CheckpointWriter | None
     before_save: Callable[[Callable[[], None]], None] = lambda _: None
     observer: Observer | None = None
     profile: StepProfile | None = None
-    start_clock: StartClock = field(default_factory=StartClock)
 
     @property
     def writes(self) -> bool:

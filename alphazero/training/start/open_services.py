@@ -86,11 +86,11 @@ def open_services(
         heartbeat=heartbeat,
         stop=rank.stop,
         clock=clock,
+        start_clock=rank.start_clock,
         writer=writer,
         before_save=before_save,
         observer=observer,
         profile=profile_of(job, clock, console.say),
-        start_clock=rank.clock,
     )
     failed = True
     try:

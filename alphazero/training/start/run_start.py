@@ -64,7 +64,7 @@ class RankContext:
     exchange: Exchange
     console: Console
     stop: StopRequest
-    clock: StartClock
+    start_clock: StartClock
 
 
 @dataclass(frozen=True)

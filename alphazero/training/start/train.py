@@ -129,14 +129,14 @@ def prepare(config: Config, request: Request, start: RunStart, rank: RankContext
     require_memory(config, runtime, exchange)
     network = starting.build(start.resumed)
     kernel_lines = choose_kernels(config, runtime.device, saved, exchange)
-    rank.clock.ended("settings, network, precision and kernels")
+    rank.start_clock.ended("settings, network, precision and kernels")
     with rank.console.working("choosing micro-batches"):
         plan, plan_changes = choose_plan(config, runtime, network, saved, exchange)
-    rank.clock.ended("choosing micro-batches")
+    rank.start_clock.ended("choosing micro-batches")
     with rank.console.working("reading the games") as work:
         threads, beat = loader_threads(config.data, runtime), beat_of_start(start.run, runtime)
         window, held_out = open_data(config, exchange, num_threads=threads, beat=beat, progress=work)
-    rank.clock.ended("reading the games")
+    rank.start_clock.ended("reading the games")
     notices += compare_data(window, held_out, config, runtime, exchange, check=request.check)
     # Not before: raw games are imported on all processors.
     notices += pin_ranks(runtime, exchange)

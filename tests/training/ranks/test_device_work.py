@@ -34,6 +34,7 @@ from alphazero.training.engine.engine import Engine
 from alphazero.training.engine.probe import random_batch
 from alphazero.training.loop.job import Job, Position, RankServices, SourceState
 from alphazero.training.loop.part_clock import PartClock
+from alphazero.training.loop.start_clock import StartClock
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.loop.trainer import Trainer
 from alphazero.training.ranks.batch import plan_batches
@@ -208,6 +209,7 @@ def count_step(config: Config, num_micro_batches: int, runtime: Runtime) -> tupl
             stop=StopRequest(),
             writer=None,
             clock=PartClock.on(runtime.device),
+            start_clock=StartClock(),
         )
         engine = Engine(AlphaZeroNet(config.network, spec), config, plan, runtime)
         job = Job(config, runtime, run, NUM_STEPS, 0)
