@@ -24,8 +24,6 @@ using chess::Position;
 
 constexpr float kTolerance = 1e-4F;     // of a value beyond its bounds, as the store has it
 constexpr double kSumTolerance = 0.01;  // of a policy; lc0's rescorer allows as much
-constexpr double kFixedPoint = 65535.0;
-constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();
 
 std::string text_of(float value) {
   char text[32];

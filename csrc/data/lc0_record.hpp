@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "games/chess/lc0_encoding.hpp"
 #include "games/chess/position.hpp"
@@ -20,6 +21,8 @@ constexpr std::uint32_t kVersion6 = 6;
 constexpr std::uint32_t kVersion7 = 7;
 constexpr std::uint32_t kClassicalInput = 1;  // 112 planes as lc0_encoding.hpp has them
 constexpr float kIllegal = -1.0F;             // probability of a move that is not legal
+constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();
+constexpr double kFixedPoint = 65535.0;  // a probability of 1 in the store
 
 // Bits of `invariance_info` in input format 1.
 constexpr std::uint8_t kBestIsProven = 1 << 3;

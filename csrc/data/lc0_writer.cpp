@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "base/error.hpp"
 #include "data/lc0_games.hpp"
@@ -13,9 +12,6 @@ namespace alphazero::lc0 {
 namespace {
 
 using chess::Position;
-
-constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();
-constexpr float kFixedPoint = 65535.0F;
 
 enum Number : std::size_t {
   kBestD,
@@ -138,7 +134,7 @@ class Writer {
       if (std::find(legal_.begin(), legal_.end(), move) == legal_.end()) {
         fail(ply, "move " + std::to_string(move) + " of its policy is not legal");
       }
-      probability(record, position, move) = static_cast<float>(game_.policy_prob[at]) / kFixedPoint;
+      probability(record, position, move) = static_cast<float>(game_.policy_prob[at] / kFixedPoint);
       if (game_.policy_prob[at] > largest) {
         largest = game_.policy_prob[at];
         best = move;

@@ -220,9 +220,8 @@ def test_a_disk_that_fills_up_is_named_with_its_file(start, tmp_path):
     job.hosts[0].run("mount", "-o", "remount,size=4m", str(tmp_path / "runs"))
     status, said = job.end()
     assert status == 2
-    line = error_line(said)
-    assert "rank 0 on host1" in line
-    assert "No space left" in line
+    # Rank 0's checkpoint, or a heartbeat of its neighbour that came at the same moment.
+    assert re.search("rank [01] on host1.*No space left", error_line(said))
 
 
 def test_a_disk_too_small_from_the_start_starts_nothing(start, tmp_path):

@@ -11,7 +11,7 @@ namespace alphazero::chess {
 
 namespace {
 
-constexpr std::string_view kPieceLetters = "pnbrqk";
+constexpr std::string_view kFenLetters = "pnbrqk";
 
 constexpr bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
@@ -99,7 +99,7 @@ void Position::read_board(std::string_view fen, std::string_view field) {
         fail("'~' without a piece before it, expected one of pnbrqPNBRQ");
       }
     } else {
-      const std::size_t type = kPieceLetters.find(lower(c));
+      const std::size_t type = kFenLetters.find(lower(c));
       if (type == std::string_view::npos) {
         fail("character " + quoted({&c, 1}) + ", expected one of pnbrqkPNBRQK, 1-8, /");
       }
@@ -228,7 +228,7 @@ std::string Position::fen() const {
       }
       if (empty) text += static_cast<char>('0' + empty);
       empty = 0;
-      text += by_color_[kWhite] & bit(square) ? upper(kPieceLetters[type]) : kPieceLetters[type];
+      text += by_color_[kWhite] & bit(square) ? upper(kFenLetters[type]) : kFenLetters[type];
     }
     if (empty) text += static_cast<char>('0' + empty);
     if (rank) text += '/';

@@ -15,7 +15,7 @@ namespace {
 
 using tictactoe::has_three;
 
-constexpr std::uint16_t kAllSquares = 0777;
+constexpr std::uint16_t kFullBoard = 0777;
 constexpr std::array<std::uint16_t, 8> kLines = {0007, 0070, 0700, 0111, 0222, 0444, 0421, 0124};
 
 }  // namespace
@@ -82,7 +82,7 @@ std::uint64_t TicTacToe::hash(const State& state) {
 Outcome TicTacToe::terminal(FrameSpan<State> line) {
   const State& state = line.back().state;
   if (has_three(state.opponent)) return {Termination::kWin, -1};
-  if (state.occupied() == kAllSquares) return {Termination::kBoardFull, 0};
+  if (state.occupied() == kFullBoard) return {Termination::kBoardFull, 0};
   return {};
 }
 

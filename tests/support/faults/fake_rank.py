@@ -120,7 +120,10 @@ def main() -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except AlphaZeroError as error:
+    except ConnectionError as error:
+        note_failure(error, 1)
+        raise
+    except (AlphaZeroError, OSError) as error:  # a full disk fails a heartbeat as well
         note_failure(error, 2)
         print(f"alphazero: error: {error}", file=sys.stderr)
         sys.exit(2)
