@@ -97,8 +97,9 @@ def test_a_gpu_that_only_emulates_bf16_trains_in_fp16(monkeypatch, has_bf16, exp
     assert fast_precisions(torch.device("cuda")) == expected
 
 
-def test_a_run_stores_what_it_was_and_goes_on_with_it(zygote, tmp_path, random_store):
+def test_a_run_stores_what_it_was_and_goes_on_with_it(monkeypatch, zygote, tmp_path, random_store):
     """auto is settled once, at the start: checkpoints and config.json name the precision itself."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # as in the job
     output = zygote.run_job(tmp_path, random_store, 1, "--steps", "2", "--precision", "auto")
     settled = state_of(tmp_path, ".", 2)["precision"]
     assert settled in fast_precisions(torch.device("cpu"))
