@@ -4,20 +4,39 @@ from __future__ import annotations
 
 from typing import Any
 
+from alphazero.network.model.sizes import on_meta_device
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import Config
 from alphazero.training.ranks.batch import BatchPlan
 
 NEVER = 2**31 - 1
+# Numbers of a bucket where ds_config.json is silent: deepspeed/runtime/zero/config.py of 0.19.8.
+DEFAULT_BUCKET = 500_000_000
 
 
 def keeps_gradients(config: Config) -> bool:
-    """True where this program adds up, averages and clips whole gradients, and DeepSpeed gets the result.
+    """True where this program adds up, averages and clips whole gradients, and DeepSpeed gets the result."""
+    return not why_gradients_are_given_away(config)
 
-    At ZeRO 0, and at ZeRO 1 unless DeepSpeed moves the optimizer to host memory.
+
+def why_gradients_are_given_away(config: Config) -> str:
+    """The setting by which DeepSpeed takes each gradient as it is made; "" where a rank keeps them whole.
+
+    At ZeRO 2 a rank keeps what one bucket of DeepSpeed's would hold in any case.
     """
     stage = config.training.zero_stage
-    return stage == 0 or (stage == 1 and "offload_optimizer" not in config.deepspeed.zero_options_at(1))
+    options = config.deepspeed.zero_options_at(stage)
+    if stage == 3:
+        return "ZeRO 3"
+    for name in ("offload_optimizer", "overlap_comm"):
+        if stage and options.get(name):
+            return name
+    if stage == 2:
+        bucket = int(options.get("reduce_bucket_size", DEFAULT_BUCKET))
+        count = on_meta_device(config.network).parameter_count()
+        if bucket < count:
+            return f"ZeRO 2 with a reduce_bucket_size of {bucket:,} for {count:,} parameters"
+    return ""
 
 
 def engine_config(config: Config, plan: BatchPlan, num_parameters: int = 0) -> dict[str, Any]:
@@ -29,12 +48,14 @@ def engine_config(config: Config, plan: BatchPlan, num_parameters: int = 0) -> d
     """
     settings, stage = config.deepspeed, config.training.zero_stage
     zero = settings.zero_options_at(stage)
+    if keeps := keeps_gradients(config):
+        stage = min(stage, 1)  # ZeRO 2 differs only in how DeepSpeed exchanges gradients
+    if stage == 1 and keeps:
+        zero["compute_grad_norm"] = False
     if stage < 2:
         # DeepSpeed 0.19.8 asserts no overlap with our own accumulation: gradients are reduced in step(),
         # when no backward pass is left to overlap with.
         zero["overlap_comm"] = False
-    if stage == 1 and keeps_gradients(config):
-        zero["compute_grad_norm"] = False
     if stage == 2 and "offload_optimizer" in zero and "reduce_bucket_size" in zero:
         # Seen with 0.19.8 over two ranks: with a second bucket, gradients of a step's passes are lost.
         zero["reduce_bucket_size"] = max(zero["reduce_bucket_size"], num_parameters)
@@ -48,7 +69,7 @@ def engine_config(config: Config, plan: BatchPlan, num_parameters: int = 0) -> d
         "train_micro_batch_size_per_gpu": plan.micro_batch_size,
         "train_batch_size": plan.micro_batch_size * plan.world_size,
         # Elsewhere FlatGradients clips.
-        "gradient_clipping": 0.0 if keeps_gradients(config) else config.optimizer.clip_gradients,
+        "gradient_clipping": 0.0 if keeps else config.optimizer.clip_gradients,
         # Otherwise the device is waited for at each forward pass and step.
         "timers": {"throughput": {"enabled": False, "synchronized": False}},
         "zero_optimization": {**zero, "stage": stage},

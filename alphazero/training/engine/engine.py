@@ -192,7 +192,7 @@ class Engine:
         if keeps_gradients(config):
             sent_as = DTYPES[settings.passed_on.get("communication_data_type", "fp32")]
             parameters, paddings = list(network.parameters()), None
-            if training.zero_stage == 1:
+            if training.zero_stage:
                 self._parts = PartsOfZeroOne(optimizer)
                 parameters, paddings = self._parts.parameters, self._parts.paddings
             self._flat = FlatGradients(parameters, num_statistics, sent_as, paddings)
@@ -400,7 +400,7 @@ class Engine:
         The network given to it loses its weights, whoever still holds it.
         """
         self.time_communication(NOT_TIMED)
-        self._module.drop_graphs()  # at ZeRO 1 DeepSpeed keeps the module
+        self._module.drop_graphs()  # where they are recorded above ZeRO 0, DeepSpeed keeps the module
         self._engine.destroy()
         # At ZeRO 3 hooks of autograd, which Python's collector does not see, keep DeepSpeed's optimizer.
         held = (*self.network.parameters(), *self.network.buffers(), vars(self._optimizer))

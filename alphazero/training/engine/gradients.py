@@ -1,7 +1,7 @@
 """The gradients of a step: added up, averaged over ranks, clipped, and judged whether they are finite.
 
-Where a rank keeps whole gradients, at ZeRO 0 and 1, they lie in one piece of memory (FlatGradients) and are
-judged at once; otherwise hooks look at each of them (GradientGuard).
+Where a rank keeps whole gradients (deepspeed_config.py) they lie in one piece of memory (FlatGradients) and
+are judged at once; otherwise hooks look at each of them (GradientGuard).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from alphazero.machine.memory import memory_error
 from alphazero.network.model.resnet import NetworkOutput
 from alphazero.settings.load import Config
-from alphazero.training.engine.deepspeed_config import keeps_gradients
+from alphazero.training.engine.deepspeed_config import why_gradients_are_given_away
 
 # Shapes: B positions, N bytes of a packed position.
 
@@ -207,8 +207,8 @@ def why_no_graphs(config: Config) -> str:
     """Why passes on a GPU are not recorded with these settings; "" where they are."""
     if not config.training.cuda_graphs:
         return "--no-cuda-graphs"
-    if not keeps_gradients(config):
-        return "DeepSpeed takes each gradient as it is made (ZeRO 2 and 3, offload_optimizer)"
+    if cause := why_gradients_are_given_away(config):
+        return f"DeepSpeed takes each gradient as it is made ({cause})"
     if (config.deepspeed.passed_on.get("flops_profiler") or {}).get("enabled"):
         return "flops_profiler counts operations as they are called"
     return ""

@@ -20,7 +20,7 @@ from alphazero.machine.memory import memory_error
 from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.load import Config
-from alphazero.training.engine.deepspeed_config import keeps_gradients
+from alphazero.training.engine.deepspeed_config import DEFAULT_BUCKET, keeps_gradients
 from alphazero.training.engine.optimizer import state_numbers
 from alphazero.training.engine.training_module import TrainingModule
 
@@ -29,8 +29,6 @@ FLOAT_BYTES = 4  # parameters, gradients and optimizer state are fp32 in every p
 MOVES_PER_POSITION = 48
 # NCCL's buffers and what cuBLAS and cudnn take aside: a few hundred MiB on 8 devices.
 LIBRARY_BYTES = 512 << 20
-# Elements of a bucket where ds_config.json is silent: deepspeed/runtime/zero/config.py of 0.19.8.
-DEFAULT_BUCKET = 500_000_000
 
 
 def largest_that_fits(sizes: Sequence[int], fits: Callable[[int], bool]) -> int | None:

@@ -18,12 +18,12 @@ def weights_of(directory):
     return (directory / "runs/job/checkpoints/step-00000003/weights.safetensors").read_bytes()
 
 
-def test_the_full_network_has_several_buckets_for_gradients_and_one_for_its_weights():
-    """While one is reduced the next one is filled; weights come back together."""
+def test_the_full_network_has_one_bucket_for_gradients_and_one_for_its_weights():
+    """At ZeRO 2 gradients then stay on the rank until the step; weights come back together."""
     with torch.device("meta"):
         network = AlphaZeroNet(load_config("chess_20x256", {}).network, get_spec("chess"))
     options = read_deepspeed_settings(REPOSITORY / "ds_config.json").zero_options
-    assert 4 <= network.parameter_count() / options["reduce_bucket_size"] <= 16
+    assert options["reduce_bucket_size"] >= network.parameter_count()
     assert options["allgather_bucket_size"] >= network.parameter_count()
 
 
@@ -31,10 +31,11 @@ def test_the_full_network_has_several_buckets_for_gradients_and_one_for_its_weig
     "stage", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
 )
 def test_steps_of_several_passes_with_many_buckets_are_those_with_one(zygote, tmp_path, random_store, stage):
-    """Two ranks: a sum of two numbers has no order."""
+    """Two ranks: a sum of two numbers has no order. At ZeRO 2 all is DeepSpeed's with overlap_comm alone."""
     for name, size in (("one", LARGE), ("many", 2_000)):
         path = tmp_path / f"{name}.json"
-        options = {"stage": stage, "reduce_bucket_size": size, "allgather_bucket_size": size}
+        sizes = {"reduce_bucket_size": size, "allgather_bucket_size": size}
+        options = {"stage": stage, "overlap_comm": True, **sizes}
         path.write_text(json.dumps({"zero_optimization": options}))
         flags = ("--steps", "3", "--deepspeed_config", str(path))
         zygote.run_job(tmp_path / name, random_store, 2, *flags)

@@ -178,7 +178,7 @@ PAIRS = {
             "zero_optimization": {"stage": 1},
         },
         "--batch-size 64 --micro-batch-size 16 --optimizer adam --lr 0.02 "
-        "--weight-decay 0.05 --lr-schedule warmup_decay_lr --warmup-steps 5 --zero-stage 1",
+        "--weight-decay 0.05 --lr-schedule warmup_decay_lr --warmup-steps 5 --zero-stage 1 --precision fp32",
     ),
     "muon": (
         {
@@ -188,7 +188,7 @@ PAIRS = {
             "zero_optimization": {"stage": 2},
         },
         "--batch-size 64 --micro-batch-size 16 --optimizer muon --lr 0.003 "
-        "--weight-decay 0.01 --zero-stage 2",
+        "--weight-decay 0.01 --zero-stage 2 --precision fp32",
     ),
     "sgd": (
         {

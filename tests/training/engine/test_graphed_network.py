@@ -259,7 +259,7 @@ def test_a_recording_lets_other_threads_work_and_gives_the_stream_back(monkeypat
     assert cuda.modes == [(2, "thread_local"), (3, "thread_local")]
 
 
-TAKEN = "CUDA graphs off: DeepSpeed takes each gradient as it is made (ZeRO 2 and 3, offload_optimizer)"
+TAKEN = "CUDA graphs off: DeepSpeed takes each gradient as it is made ({})"
 
 
 @pytest.mark.parametrize(
@@ -268,8 +268,19 @@ TAKEN = "CUDA graphs off: DeepSpeed takes each gradient as it is made (ZeRO 2 an
         ({}, {}, ["CUDA graphs on"]),
         ({"zero_stage": 1}, {}, ["CUDA graphs on"]),
         ({}, {"passed_on": {"flops_profiler": {"enabled": False}}}, ["CUDA graphs on"]),
-        ({"zero_stage": 2}, {}, [TAKEN]),
-        ({"zero_stage": 1}, {"zero_options": {"offload_optimizer": {"device": "cpu"}}}, [TAKEN]),
+        ({"zero_stage": 2}, {}, ["CUDA graphs on"]),
+        (
+            {"zero_stage": 2},
+            {"zero_options": {"reduce_bucket_size": 9}},
+            [TAKEN.format("ZeRO 2 with a reduce_bucket_size of 9 for 584,580 parameters")],
+        ),
+        ({"zero_stage": 2}, {"zero_options": {"overlap_comm": True}}, [TAKEN.format("overlap_comm")]),
+        ({"zero_stage": 3}, {}, [TAKEN.format("ZeRO 3")]),
+        (
+            {"zero_stage": 1},
+            {"zero_options": {"offload_optimizer": {"device": "cpu"}}},
+            [TAKEN.format("offload_optimizer")],
+        ),
         (
             {},
             {"passed_on": {"flops_profiler": {"enabled": True}}},
