@@ -169,6 +169,8 @@ class Engine:
         self._module = TrainingModule(network, config.loss, training)
         torch_optimizer = make_optimizer(network, config.optimizer)
         keys = state_keys(network, config.optimizer.optimizer)  # DeepSpeed will take the shapes away
+        if training.zero_stage:
+            _import_muon_uncompiled()
         with _silenced(logging.getLogger("torch.distributed")):
             self._engine, optimizer, _, _ = deepspeed.initialize(
                 model=self._module,
@@ -412,6 +414,19 @@ class Engine:
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+
+
+def _import_muon_uncompiled() -> None:
+    """Import DeepSpeed's Muon, which is not used here, but which ZeRO (0.19.8) compares optimizers with.
+
+    It has three functions to be compiled, and the import of torch's compiler takes four seconds.
+    """
+    compile_with_torch = torch.compile
+    torch.compile = lambda function=None, **_: function or (lambda given: given)  # type: ignore[assignment]
+    try:
+        import deepspeed.runtime.zero.muon.muon_optimizer  # noqa: F401
+    finally:
+        torch.compile = compile_with_torch
 
 
 @contextlib.contextmanager

@@ -70,8 +70,19 @@ sys.exit("torch._dynamo" in sys.modules)
 """
 
 
-def test_a_step_does_not_import_torch_s_compiler():
-    assert subprocess.run([sys.executable, "-c", STEP], check=False).returncode == 0
+MUON = """
+import sys
+from alphazero.training.engine.engine import _import_muon_uncompiled
+_import_muon_uncompiled()
+from deepspeed.runtime.zero.utils import is_zero_supported_optimizer
+is_zero_supported_optimizer(None)
+sys.exit("torch._dynamo" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("code", [STEP, MUON])
+def test_neither_a_step_nor_zero_imports_torch_s_compiler(code):
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw"])
