@@ -242,7 +242,7 @@ def test_over_other_ranks_batch_and_micro_batch_stand_and_accumulation_gives_way
 def test_deepspeeds_own_times_and_profile_are_printed_and_change_nothing(tmp_path, random_store, write):
     profile = {"enabled": True, "profile_step": 2, "output_file": str(tmp_path / "profile.txt")}
     table = {"wall_clock_breakdown": True, "flops_profiler": profile, "steps_per_print": 5}
-    given = ("--data", str(random_store), "--batch-size", "32")
+    given = ("--data", str(random_store), "--batch-size", "32", "--precision", "fp32")
     said = run_plain(tmp_path / "timed", *given, "--deepspeed_config", str(write(table)), ranks=1)
     run_plain(tmp_path / "plain", *given, ranks=1)
     assert "fwd_microstep" in said and "params per GPU" in (tmp_path / "profile.txt").read_text()
