@@ -296,7 +296,7 @@ void test_game(Random& random) {
 int main() {
   Random random(20240229);
 #define ALPHAZERO_TEST(G) test_game<G>(random);
-  ALPHAZERO_OWN_GAMES(ALPHAZERO_TEST)
+  ALPHAZERO_TESTED_GAMES(ALPHAZERO_TEST)
 #undef ALPHAZERO_TEST
   test_errors_of_workers_are_those_of_the_lowest_task();
   test_permutations_are_permutations();

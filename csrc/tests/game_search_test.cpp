@@ -294,7 +294,7 @@ int main() {
   test_late_evaluations<G>();        \
   test_views_while_it_searches<G>(); \
   test_threads<G>();
-  ALPHAZERO_OWN_GAMES(ALPHAZERO_TEST)
+  ALPHAZERO_TESTED_GAMES(ALPHAZERO_TEST)
   testing::CellRules::use();
   ALPHAZERO_TEST(Foreign)
 #undef ALPHAZERO_TEST

@@ -1,9 +1,18 @@
-// What must hold in a test program: otherwise it says what does not, and ends.
+// What must hold in a test program: otherwise it says what does not, and ends. And for which games.
 #pragma once
 
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+
+#include "games/all_games.hpp"
+
+// Threads do the same in every game: under the thread sanitizer one is enough.
+#ifdef __SANITIZE_THREAD__
+#define ALPHAZERO_TESTED_GAMES(DO) DO(Chess)
+#else
+#define ALPHAZERO_TESTED_GAMES(DO) ALPHAZERO_OWN_GAMES(DO)
+#endif
 
 namespace alphazero::testing {
 

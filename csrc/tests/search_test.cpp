@@ -301,7 +301,7 @@ void test_game() {
 
 int main() {
 #define ALPHAZERO_TEST(G) test_game<G>();
-  ALPHAZERO_OWN_GAMES(ALPHAZERO_TEST)
+  ALPHAZERO_TESTED_GAMES(ALPHAZERO_TEST)
   testing::CellRules::use();
   ALPHAZERO_TEST(Foreign)
 #undef ALPHAZERO_TEST
