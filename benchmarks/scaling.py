@@ -35,7 +35,7 @@ from benchmarks.measuring.machine import describe_machine
 from benchmarks.measuring.page import configure, document_of, markdown_table, percent, read_document, shown
 from benchmarks.measuring.ranks import on_ranks
 
-DEFAULTS = ("--blocks", "20", "--filters", "256", "--precision", "bf16")
+WITHOUT_PRESET = ("--blocks", "20", "--filters", "256", "--precision", "bf16")
 BYTES_OF_A_GRADIENT = 4
 # Speed-ups that other AlphaZero programs state for 2, 4 and 8 GPUs, without saying how they scale the batch.
 PUBLISHED = {2: "1.7-1.9", 4: "3.1-3.8", 8: "5.0-7.0"}
@@ -138,7 +138,8 @@ def documents(args: argparse.Namespace, flags: Sequence[str]) -> Iterator[dict[s
         sizes = ("--device", device, "--gpus", str(ranks), "--batch-size", str(batch))
         # One CPU rank has one core, as it has among others.
         with on_cores(ranks if device == "cpu" else None):
-            found, settings = training.train((*DEFAULTS, *flags, *sizes), args.seconds)
+            preset = () if training.names_preset(flags) else WITHOUT_PRESET
+            found, settings = training.train((*preset, *flags, *sizes), args.seconds)
         return training.step_lengths(found, settings), settings
 
     lone = {size: trained(1, size) for size in sorted({batch // ranks for ranks in counts})}

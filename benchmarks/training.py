@@ -17,10 +17,11 @@ from alphazero.settings.flags import Parser, count, seconds
 from alphazero.settings.sections import NetworkConfig
 from benchmarks.measuring.short_run import GIB, ShortTraining, train_for
 
-# Where the flags name nothing else. tf32 is off unless it is asked for: the figures are those of a precision.
-DEFAULTS = (
-    *("--config", "chess_20x256", "--gpus", "1", "--blocks", "6", "--filters", "64", "--batch-size", "256"),
-    *("--precision", "fp32", "--no-tf32", "--log-interval", "1"),
+DEFAULTS = ("--gpus", "1", "--log-interval", "1")
+# Where no preset is named. tf32 is off unless it is asked for: the figures are those of a precision.
+WITHOUT_PRESET = (
+    *("--config", "chess_20x256", "--blocks", "6", "--filters", "64", "--batch-size", "256"),
+    *("--precision", "fp32", "--no-tf32"),
 )
 NEVER = 10**6  # steps
 QUARTILES_OF_NORMAL = 1.349  # distance of a normal distribution's quartiles in standard deviations
@@ -54,8 +55,14 @@ def run(arguments: list[str]) -> dict[str, object]:
 def train(flags: Sequence[str], least_s: float) -> tuple[ShortTraining, dict[str, Any]]:
     """A run of the launcher with these flags, and its settings by section and name."""
     with tempfile.TemporaryDirectory() as directory:
-        trained = train_for((*DEFAULTS, *flags), least_s, Path(directory))
+        preset = () if names_preset(flags) else WITHOUT_PRESET
+        trained = train_for((*DEFAULTS, *preset, *flags), least_s, Path(directory))
         return trained, json.loads(trained.run.config.read_text(encoding="utf-8"))
+
+
+def names_preset(flags: Sequence[str]) -> bool:
+    """Whether they name a preset, whose values further flags would beat."""
+    return any(flag.partition("=")[0] == "--config" for flag in flags)
 
 
 def step_lengths(trained: ShortTraining, settings: Mapping[str, Any]) -> list[float]:
