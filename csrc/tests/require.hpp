@@ -1,4 +1,4 @@
-// What must hold in a test program: otherwise it says what does not, and ends. And for which games.
+// What test programs share: a check that names what does not hold and ends the program, and games to test.
 #pragma once
 
 #include <cstdio>

@@ -20,9 +20,9 @@ def keeps_gradients(config: Config) -> bool:
 
 
 def why_gradients_are_given_away(config: Config) -> str:
-    """The setting by which DeepSpeed takes each gradient as it is made; "" where a rank keeps them whole.
+    """The setting because of which DeepSpeed takes each gradient as it is made; "" where a rank keeps them.
 
-    At ZeRO 2 a rank keeps what one bucket of DeepSpeed's would hold in any case.
+    At ZeRO 2 a rank keeps whole gradients if one bucket of DeepSpeed's, allocated in any case, is as large.
     """
     stage = config.training.zero_stage
     options = config.deepspeed.zero_options_at(stage)

@@ -73,7 +73,7 @@ sys.exit("torch._dynamo" in sys.modules)
 MUON = """
 import sys
 from alphazero.training.engine.engine import _import_muon_uncompiled
-_import_muon_uncompiled()  # all that ZeRO looks up
+_import_muon_uncompiled()
 sys.exit("torch._dynamo" in sys.modules)
 """
 
