@@ -85,7 +85,7 @@ class Config:
     set_by_flag: frozenset[str] = frozenset()
     set_by_file: frozenset[str] = frozenset()
     set_by_json: frozenset[str] = frozenset()
-    # Fields of the network that a preset gave which the user named: what one asks for with its name.
+    # Fields of the network's shape that a preset gave which the user named: what one asks for with its name.
     set_by_preset: frozenset[str] = frozenset()
     # Field names chosen for a game of OpenSpiel or a Python file (settings/chosen.py).
     set_by_game: frozenset[str] = frozenset()
@@ -98,6 +98,8 @@ class Config:
         return self.set_by_flag | self.set_by_file | self.set_by_json | of_preset
 
 
+# What a preset's name says of its network; the kind of its blocks and heads may change with a version.
+SHAPE = {"game", "body", "blocks", "filters"}
 SECTIONS: dict[str, type] = {
     "network": NetworkConfig,
     "data": DataConfig,
@@ -148,7 +150,6 @@ def load_config(
     network = with_smolgen(_section(NetworkConfig, values))
     if is_shipped and "policy_head" not in by_flag:
         network = _with_head_of_game(network)
-    of_network = {entry.name for entry in fields(NetworkConfig)}
     return Config(
         **{name: _section(section, values) for name, section in SECTIONS.items() if name != "network"},
         network=network,
@@ -157,7 +158,7 @@ def load_config(
         set_by_file=frozenset(by_user),
         set_by_flag=frozenset(by_flag),
         set_by_json=frozenset(by_json),
-        set_by_preset=frozenset(by_file.keys() & of_network) if is_shipped and is_named else frozenset(),
+        set_by_preset=frozenset(by_file.keys() & SHAPE) if is_shipped and is_named else frozenset(),
     )
 
 

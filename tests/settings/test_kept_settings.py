@@ -114,6 +114,16 @@ def test_a_file_of_the_users_own_counts_and_a_shipped_one_does_not(tmp_path):
     assert kept(typed("--config", str(shipped))).training.batch_size == 1024
 
 
+def test_a_preset_asks_for_its_shape_and_an_older_run_keeps_the_kind_of_its_blocks():
+    saved = json.loads(json.dumps(OLD_RUN))
+    saved["network"] |= {"se_ratio": 0, "policy_head": "convolution"}
+    now = typed("--config", "chess_20x256")
+    result = kept(now, saved)
+    assert (result.network.se_ratio, result.network.policy_head) == (0, "convolution")
+    assert "se_ratio 0 (not 8), policy_head convolution (not attention)" in kept_line(now, result)[0]
+    assert kept(typed("--config", "chess_cpu"), saved).network.blocks == 6
+
+
 def test_what_ds_config_json_says_counts(tmp_path):
     file = tmp_path / "ds.json"
     file.write_text('{"gradient_clipping": 2.5}')
@@ -160,7 +170,7 @@ def test_what_differs_is_shown_as_people_write_it_and_logging_is_not_worth_a_wor
     saved["training"]["log_interval"] = 3
     now = typed("--batch-size", "1024", "--lr-scaling", "none")
     assert kept_line(now, kept(now, saved)) == [
-        "as in the checkpoint: learning_rate 0.0005 (not 0.001), lr_milestones [10, 20] (not [])"
+        "as in the checkpoint: learning_rate 0.0005 (not 0.002), lr_milestones [10, 20] (not [])"
     ]
 
 

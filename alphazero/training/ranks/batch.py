@@ -19,6 +19,9 @@ from alphazero.settings.sections import AUTO, LARGEST_MICRO_BATCH
 LEAST_MICRO_BATCH = {"cpu": 64, "cuda": 256}
 # Share of the ranks' time that may be idle before a notice is printed.
 IDLE_SHARE = 0.05
+# Positions of a step that few ranks train on given games with, where only a preset says how many: smaller batches learn
+# more from the same games, and this many keep a GPU busy.
+LEAST_BATCH, LEAST_SHARE = 1024, 512
 
 
 @dataclass(frozen=True)
@@ -220,9 +223,10 @@ def _ranks_of(given: Mapping[str, int]) -> int:
 
 def batch_over(config: Config, most_ranks: int) -> int:
     """The batch over so many ranks, as far as it follows from the other two numbers."""
-    given = _Numbers(config, most_ranks).given()
+    numbers = _Numbers(config, most_ranks)
+    given = numbers.given()
     if BATCH in given or MICRO not in given or PASSES not in given:
-        return config.training.batch_size
+        return numbers.batch_size()
     return given[MICRO] * given[PASSES] * most_ranks
 
 
@@ -243,6 +247,13 @@ class _Numbers:
         if MICRO in self.config.set_by_json and not given.keys() & {BATCH, PASSES}:
             given[PASSES] = 1  # as DeepSpeed takes it
         return given
+
+    def batch_size(self) -> int:
+        """The batch; less than a preset's where few ranks train on given games."""
+        batch = self.config.training.batch_size
+        if BATCH in self.given() or self.config.self_play.mode != "supervised":
+            return batch
+        return min(batch, max(LEAST_BATCH, LEAST_SHARE * self.num_ranks))
 
     def is_json(self, name: str) -> bool:
         return name in self.config.set_by_json
@@ -283,7 +294,7 @@ def _beginning(numbers: _Numbers) -> tuple[BatchSizes, tuple[str, ...]]:
             f"{numbers.origin(BATCH)}{numbers.written(BATCH, batch)}: expected at least "
             f"{numbers.num_ranks}, one position for each rank"
         )
-    batch = batch or training.batch_size
+    batch = batch or numbers.batch_size()
     if passes and not micro:
         micro = _share(numbers, batch, passes)
     elif micro and batch % micro:

@@ -46,6 +46,16 @@ def test_what_follows_is_what_deepspeed_reckons(given, table, ranks, batch, micr
     assert fixed(given, table, ranks) == (batch, micro, ())
 
 
+@pytest.mark.parametrize(("ranks", "batch"), [(1, 1024), (2, 1024), (4, 2048), (8, 4096), (64, 4096)])
+def test_few_ranks_train_on_given_games_with_smaller_batches_than_a_preset_names(ranks, batch):
+    def of(**flags):
+        return fix_batch(load_config("chess_20x256", flags), ranks)[0].batch_size
+
+    assert of() == batch
+    assert of(mode="selfplay") == of(batch_size=4096) == 4096
+    assert batch_over(load_config("chess_20x256", {}), ranks) == batch
+
+
 @pytest.mark.parametrize(
     ("table", "ranks", "message"),
     [

@@ -97,7 +97,7 @@ def test_fine_tuning_begins_at_exactly_the_loss_of_the_given_network(
     assert (first["step"], last["step"]) == (0, 5)
     assert first["policy_loss"] == loss_of_maia
     assert last["policy_loss"] != loss_of_maia
-    assert "blocks 6 (not 20), filters 64 (not 256), se_ratio 8 (not 0)" in job.output()
+    assert "blocks 6 (not 20), filters 64 (not 256)" in job.output()
     (record,) = started(tmp_path)
     assert record["init_weights"] == {
         "weights": str(maia),
