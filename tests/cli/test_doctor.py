@@ -79,7 +79,8 @@ def test_as_many_devices_should_play_as_feed_those_that_train():
 
 def test_one_h100_would_train_20x256_as_it_was_recorded():
     cost = preset_cost("chess_20x256", Computer("cuda", 1, 80 << 30, 989e12))
-    assert cost.trains == pytest.approx(35_388, rel=0.03)  # docs/performance.md, batches of 1,024 of a plain tower
+    # docs/performance.md, batches of 1,024 of a plain tower
+    assert cost.trains == pytest.approx(35_388, rel=0.03)
 
 
 def test_what_no_memory_holds_does_not_fit_and_without_a_peak_nothing_is_estimated():

@@ -131,7 +131,9 @@ def check_batches(plan: LaunchPlan, config: Config, resumed: Resumed | None) -> 
     config = resumed.kept(config) if resumed else config
     shown = [f"precision {config.training.precision}", *decided(config)]
     if None in (host.num_ranks for host in plan.hosts):  # known when the hosts have counted their devices
-        return [f"batch {config.training.batch_size} over as many ranks as the hosts have devices", *shown]
+        batch, least = config.training.batch_size, batch_over(config, 1)
+        size = batch if least == batch or saved else f"{least} to {batch}"
+        return [f"batch {size} over as many ranks as the hosts have devices", *shown]
     weights = [host.weight for host in plan.hosts for _ in range(host.num_ranks or 0)]
     device = "cpu" if plan.device == "cpu" else "cuda"
     sizes, _ = fix_batch(config, len(weights), saved)

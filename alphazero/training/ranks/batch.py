@@ -19,8 +19,8 @@ from alphazero.settings.sections import AUTO, LARGEST_MICRO_BATCH
 LEAST_MICRO_BATCH = {"cpu": 64, "cuda": 256}
 # Share of the ranks' time that may be idle before a notice is printed.
 IDLE_SHARE = 0.05
-# Positions of a step that few ranks train on given games with, where only a preset says how many: smaller batches learn
-# more from the same games, and this many keep a GPU busy.
+# Positions of a step, and of each rank, on given games where only a preset names a batch and ranks are few:
+# smaller batches learn more from the same games, and so many keep a GPU busy.
 LEAST_BATCH, LEAST_SHARE = 1024, 512
 
 
