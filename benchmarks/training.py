@@ -18,7 +18,7 @@ from alphazero.settings.sections import NetworkConfig
 from benchmarks.measuring.short_run import GIB, ShortTraining, train_for
 
 DEFAULTS = ("--gpus", "1", "--log-interval", "1")
-# Where no preset is named: a plain tower, without tf32 unless it is asked for: figures are those of a precision.
+# Where no preset is named: a plain tower, tf32 off unless asked for: figures are those of a precision.
 WITHOUT_PRESET = (
     *("--config", "chess_20x256", "--blocks", "6", "--filters", "64", "--batch-size", "256"),
     *("--se-ratio", "0", "--policy-head", "convolution", "--ema-decay", "0", "--no-mirror"),

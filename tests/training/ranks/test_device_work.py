@@ -221,6 +221,8 @@ def count_step(config: Config, num_micro_batches: int, runtime: Runtime) -> tupl
 # Counted in fp32 on one rank; docs/performance.md lists them.
 # ZeRO stage, operations, waits.
 BIG = [(0, 436, 0), (1, 442, 0), (2, 442, 0)]
+# The tower of those pages, without the rest of what the preset has.
+PLAIN = {"se_ratio": 0, "policy_head": "convolution", "ema_decay": 0.0}
 SIZES = {"blocks": 2, "filters": 16, "batch_size": 24, "validation_interval": 0, "log_interval": 100}
 
 
@@ -250,9 +252,26 @@ def test_a_further_micro_batch_and_a_step_launch_no_more_than_they_did(lone_runt
 @pytest.mark.parametrize(("stage", "operations", "waits"), BIG)
 def test_a_step_of_20x256_asks_for_no_more_than_the_guide_lists(lone_runtime, stage, operations, waits):
     flags = {"zero_stage": stage, "batch_size": 64, "precision": "fp32", "validation_interval": 0}
-    plain = {"se_ratio": 0, "policy_head": "convolution", "ema_decay": 0.0, "log_interval": 100}
-    work = count_step(load_config("chess_20x256", {**flags, **plain}), 1, lone_runtime)[0]
+    config = load_config("chess_20x256", {**flags, **PLAIN, "log_interval": 100})
+    work = count_step(config, 1, lone_runtime)[0]
     assert (work.num_launches, work.num_waits) == (operations, waits)
+
+
+@pytest.mark.parametrize("network", [PLAIN, {}])
+def test_a_step_of_20x256_whose_passes_are_recorded_asks_for_126_operations_beside_them(
+    lone_runtime, network
+):
+    """A recording is one launch. Squeeze-excitation and the attention head add to the recordings alone."""
+    flags = {"zero_stage": 1, "batch_size": 64, "precision": "fp32", "validation_interval": 0, **network}
+    config = load_config("chess_20x256", {**flags, "log_interval": 100})
+    work, engine = count_step(config, 1, lone_runtime)
+    mode = Counting()
+    with meta_device_as_cuda(mode), mode:
+        packed_BN = torch.zeros((64, engine.network.spec.packed_bytes), dtype=torch.uint8, device=META)
+        policy_BA, wdl_B3, _ = engine._module._pass(packed_BN)
+        ends = (policy_BA, wdl_B3)
+        torch.autograd.grad(ends, list(engine.network.parameters()), [torch.empty_like(end) for end in ends])
+    assert 320 < mode.work.num_launches == work.num_launches - (120 if network else 126)
 
 
 def test_a_norm_is_taken_of_all_gradients_at_once(lone_runtime):
