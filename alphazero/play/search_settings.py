@@ -36,6 +36,7 @@ def self_play_settings(search: SearchConfig, games: SelfPlayConfig, seed: int) -
     settings.temperature = games.temperature
     settings.temperature_plies = games.temperature_plies
     settings.opening_plies = games.opening_plies
+    settings.start_share = games.regret_starts
     settings.resign_threshold = games.resign_threshold
     settings.resign_playthrough = games.resign_playthrough
     settings.max_plies = games.max_plies
