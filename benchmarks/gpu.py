@@ -34,8 +34,16 @@ BATCHES, USUAL_BATCH = (256, 512, 1024, 2048, 4096), 1024
 # Kernels of evaluations that are not fused; their own module (alphazero/network/inference) imports torch.
 OPERATORS = "operators"
 LINE_LENGTH = 120  # of pages
+# lc0's BT4 and T1 (configs/): encoders, channels, heads, feed-forward units; what else they have.
+ENCODERS: dict[str, tuple[Any, ...]] = {
+    "BT4": ((15, 1024, 32, 1536),),
+    "T1": ((10, 256, 8, 256), "--embedding", "map"),
+}
 # Of rows that are not named for it.
-BENCH_OF = {"product": "ceilings", "convolutions": "ceilings", "passes": "network"}
+BENCH_OF = {
+    **{"product": "ceilings", "convolutions": "ceilings", "preset": "training", "engine": "tree"},
+    **dict.fromkeys(("passes", "T1", "BT4"), "network"),
+}
 
 
 @dataclass(frozen=True)
@@ -52,51 +60,98 @@ class Row:
     needs: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Makes rows for a device. tiny: at sizes at which figures mean nothing."""
+
+    device: str
+    tiny: bool
+
+    def row(self, name: str, expected_s: float, *flags: str, needs: tuple[str, ...] = ()) -> Row:
+        """name: its first word is the benchmark, or of BENCH_OF; its second is the precision."""
+        kind, precision, *_ = name.split()
+        bench = BENCH_OF.get(kind, kind)
+        arithmetic = ("fp32", "--tf32") if (bench, precision) == ("training", "tf32") else (precision,)
+        time_each = () if bench == "tree" else ("--seconds", "0.05" if self.tiny else "2")
+        on = ("--device", self.device, *time_each, "--precision", *arithmetic)
+        return Row(name, bench, (*on, *flags), expected_s, needs)
+
+    def tower(self, blocks: int, filters: int) -> tuple[str, ...]:
+        return (
+            "--blocks",
+            "1" if self.tiny else str(blocks),
+            "--filters",
+            "8" if self.tiny else str(filters),
+        )
+
+    def training(self, batch: int, *more: str, precision: str = "bf16", stage: int = 0) -> Row:
+        name = f"training {precision} zero{stage} {' '.join((str(batch), *more))}".replace("--", "")
+        flags = (*self.tower(20, 256), "--batch-size", str(batch), "--zero-stage", str(stage), *more)
+        return self._trained(name, 70 if "--compile" in more else 35, *flags)
+
+    def preset(self, batch: int) -> Row:
+        smaller = self.tower(20, 256) if self.tiny else ()
+        flags = ("--config", "chess_20x256", *smaller, "--batch-size", str(batch))
+        return self._trained(f"preset bf16 {batch}", 35, *flags)
+
+    def _trained(self, name: str, expected_s: float, *flags: str) -> Row:
+        # With a line for each step the console would be measured.
+        is_quiet = self.device == "cuda" and "--checkpoint-interval" not in flags
+        log = ("--log-interval", "10") if is_quiet else ()
+        return self.row(name, expected_s, *flags, *log, needs=TRAINER_NEEDS)
+
+    def selfplay(self, shape: tuple[int, int], batch: int, *more: str, se_ratio: int = 0) -> Row:
+        name = f"selfplay bf16 {'x'.join(map(str, shape))} {' '.join((str(batch), *more[1:]))}"
+        play = ("--rounds", "1", "--simulations", "2" if self.tiny else "64")
+        flags = (*self.tower(*shape), "--se-ratio", str(se_ratio), *play, "--batch", str(batch), *more)
+        return self.row(name, 40, *flags)
+
+    def engine(self, shape: tuple[int, int], batch: int, se_ratio: int = 0) -> Row:
+        name = f"engine bf16 {'x'.join(map(str, shape))} {batch}"
+        flags = (*self.tower(*shape), "--se-ratio", str(se_ratio), "--minibatch-size", str(batch))
+        return self.row(name, 20, *flags, *(("--nodes", "100") if self.tiny else ()))
+
+    def attention(self, name: str, batch: int, pass_of: str) -> Row:
+        (blocks, filters, heads, units), *more = ENCODERS[name]
+        body = ("--body", "attention", *self.tower(blocks, filters), "--ffn-width", str(units), *more)
+        flags = (*body, "--heads", "8" if self.tiny else str(heads), "--batch", str(batch), pass_of)
+        return self.row(f"{name} bf16 {batch} {pass_of[2:]}", 20, *flags)
+
+
 def rows(device: str, *, tiny: bool) -> list[Row]:
     """The most important first. tiny: sizes at which figures mean nothing."""
-    tower = ("--blocks", "1", "--filters", "8") if tiny else ("--blocks", "20", "--filters", "256")
+    make = Rows(device, tiny)
     batches, usual = ((8,), 8) if tiny else (BATCHES, USUAL_BATCH)
     few = sorted({usual, max(batches)})
-    short = ("--seconds", "0.05" if tiny else "2")
+    tower = make.tower(20, 256)
     size = ("--size", "64" if tiny else "8192")
     layout = ("--backward", "--channels-last", "--weights-channels-last")
-    play = ("--se-ratio", "0", "--rounds", "1", "--simulations", "2" if tiny else "64")
-
-    def row(name: str, expected_s: float, *flags: str, needs: tuple[str, ...] = ()) -> Row:
-        kind, _, rest = name.partition(" ")
-        precision = rest.split(" ")[0]
-        by_switch = (kind, precision) == ("training", "tf32")
-        arithmetic = ("fp32", "--tf32") if by_switch else (precision,)
-        on = ("--device", device, *short, "--precision", *arithmetic)
-        return Row(name, BENCH_OF.get(kind, kind), (*on, *flags), expected_s, needs)
-
-    def training(batch: int, *more: str, precision: str = "bf16", stage: int = 0) -> Row:
-        name = f"training {precision} zero{stage} {' '.join((str(batch), *more))}".replace("--", "")
-        flags = (*tower, "--batch-size", str(batch), "--zero-stage", str(stage), *more)
-        if device == "cuda" and "--checkpoint-interval" not in more:
-            flags += ("--log-interval", "10")
-        return row(name, 70 if "--compile" in more else 35, *flags, needs=TRAINER_NEEDS)
-
-    ordered = [row(f"product {precision}", 12, *size) for precision in ("bf16", "fp16", "tf32", "fp32")]
+    ordered = [make.row("product bf16", 12, *size)]
     for batch in few:
         chain = ("--what", "convolutions", *tower, "--batch", str(batch))
-        ordered.append(row(f"convolutions bf16 {batch}", 14, *chain))
-    ordered += [row(f"passes bf16 {batch}", 15, *tower, *layout, "--batch", str(batch)) for batch in few]
-    ordered.append(training(usual))
-    for batch in (4,) if tiny else (512, 256, 1024):
-        ordered.append(row(f"selfplay bf16 {batch}", 40, *tower, *play, "--batch", str(batch)))
+        ordered.append(make.row(f"convolutions bf16 {batch}", 14, *chain))
+    ordered += [make.training(usual), make.preset(usual)]
+    ordered += [make.training(usual, stage=stage) for stage in (1, 2, 3)]
+    ordered += [make.selfplay((10, 128), batch, se_ratio=8) for batch in ((4,) if tiny else (4096, 1024))]
+    least = 16 if tiny else 256
+    ordered += [make.engine((20, 256), least), make.engine((6, 64), least, se_ratio=8)]
+    for pass_of in ("--backward", "--evaluates"):
+        ordered += [make.attention("BT4", min(batches), pass_of), make.attention("T1", usual, pass_of)]
+    ordered += [make.row(f"passes bf16 {batch}", 15, *tower, *layout, "--batch", str(batch)) for batch in few]
+    ordered += [make.preset(max(batches)), make.training(max(batches))]
+    ordered += [make.selfplay((20, 256), batch) for batch in ((4,) if tiny else (512, 256, 1024))]
     if device == "cuda":
-        unfused = ("--kernels", OPERATORS, "--batch", "512")
-        ordered.append(row("selfplay bf16 512 operators", 40, *tower, *play, *unfused))
-    ordered += [training(batch) for batch in sorted(batches, reverse=True)]
+        ordered.append(make.selfplay((20, 256), 512, "--kernels", OPERATORS))
+    ordered += [make.row(f"product {precision}", 12, *size) for precision in ("fp16", "tf32", "fp32")]
+    ordered += [make.training(batch) for batch in sorted(batches, reverse=True)]
     if device == "cuda":  # with our recordings and without
-        for batch in (usual, min(batches)):
-            ordered.append(training(batch, "--compile"))
-        ordered.append(training(usual, "--no-cuda-graphs"))
-    ordered.append(training(usual, "--checkpoint-interval", "4" if tiny else "50"))
-    ordered.append(Row("loader", "loader", (*short, "--repeats", "1" if tiny else "3"), 20))
-    ordered += [training(usual, stage=stage) for stage in (1, 2, 3)]
-    ordered += [training(usual, precision=precision) for precision in ("fp16", "tf32", "fp32")]
+        ordered += [make.training(batch, "--compile") for batch in (usual, min(batches))]
+        ordered.append(make.training(usual, "--no-cuda-graphs"))
+    ordered.append(make.training(usual, "--checkpoint-interval", "4" if tiny else "50"))
+    ordered.append(
+        Row("loader", "loader", ("--seconds", "0.05" if tiny else "2", "--repeats", "1" if tiny else "3"), 20)
+    )
+    ordered += [make.training(usual, precision=precision) for precision in ("fp16", "tf32", "fp32")]
     return list(dict.fromkeys(ordered))
 
 
@@ -108,6 +163,7 @@ def run(arguments: list[str]) -> dict[str, object]:
         "--rehearse", action="store_true", help="every row, at sizes so tiny that figures mean nothing"
     )
     parser.add_argument("--budget", type=seconds(1), default=BUDGET_S, help="seconds for all rows")
+    parser.add_argument("--only", default="", metavar="TEXT", help="rows whose names contain it")
     configure(parser)
     args = parser.parse_args(arguments)
     return document_of("gpu", args, documents(args), text)
@@ -121,7 +177,10 @@ def documents(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     machine = describe_machine(args.device)
     if machine["device"] == "cpu" and not args.rehearse:
         raise ConfigError("--device cpu: expected --rehearse with it, or a GPU: the 20x256 network needs one")
-    for found in measured(rows(str(machine["device"]), tiny=args.rehearse), deadline):
+    plan = [row for row in rows(str(machine["device"]), tiny=args.rehearse) if args.only in row.name]
+    if not plan:
+        raise ConfigError(f"--only {args.only}: no row; expected a part of a name, such as 'zero'")
+    for found in measured(plan, deadline):
         yield {"rehearsal": args.rehearse, "machine": machine, "rows": found}
 
 
@@ -185,9 +244,9 @@ def text(document: dict[str, Any]) -> str:
         max((value for name, value in ceilings.items() if name.startswith("conv")), default=None),
     )
     table(["ceiling", "TFLOP/s"], [[name, shown(value)] for name, value in ceilings.items()])
-    header = ["training", "positions/s", "of the bf16 product", "of bf16 convolutions", "memory, GiB", "idle"]
+    header = ["network", "positions/s", "of the bf16 product", "of bf16 convolutions", "memory, GiB", "idle"]
     table(
-        [*header, "pause of a checkpoint, steps"],
+        [*header, "start, s", "pause of a checkpoint, steps"],
         [speed_cells(name, figures, best) for name, figures in done("network", "training")],
     )
     names = ("self_play_evaluations_per_s", "bare_evaluations_per_s")
@@ -198,6 +257,8 @@ def text(document: dict[str, Any]) -> str:
             for name, figures in done("selfplay")
         ],
     )
+    nodes = [[name, shown(figures["nodes_per_s"])] for name, figures in done("tree")]
+    table(["engine", "nodes/s"], nodes)
     for _, figures in done("loader"):
         speeds = [shown(value) for name, value in figures.items() if name.endswith("_threads")]
         lines.append(f"Loader, on one thread and on all: {', '.join(speeds)} positions/s.")
@@ -211,6 +272,6 @@ def speed_cells(name: str, figures: Mapping[str, Any], ceilings: Sequence[float 
     """A line of the table of training."""
     tflops = figures.get("tflops", figures.get("tflop_per_s"))
     shares = [percent(tflops / ceiling if ceiling else None) for ceiling in ceilings]
-    memory, pause = figures.get("memory_gib"), figures.get("checkpoint_pause_in_steps")
+    memory, start, pause = map(figures.get, ("memory_gib", "start_s", "checkpoint_pause_in_steps"))
     idle = percent(figures.get("device_idle_share"))
-    return [name, shown(figures["positions_per_s"]), *shares, shown(memory), idle, shown(pause)]
+    return [name, shown(figures["positions_per_s"]), *shares, shown(memory), idle, shown(start), shown(pause)]

@@ -29,7 +29,7 @@ QUARTILES_OF_NORMAL = 1.349  # distance of a normal distribution's quartiles in 
 
 
 def run(arguments: list[str]) -> dict[str, object]:
-    """Positions/s (median of the log intervals), TFLOP/s, memory, idle share, the pause of a checkpoint."""
+    """Positions/s (median of the log intervals), TFLOP/s, memory, start, idle share, a checkpoint's pause."""
     parser = Parser(prog="alphazero bench training", description=__doc__)
     parser.add_argument("--seconds", type=seconds(), default=4.0, help="of measured steps")
     parser.add_argument("--checkpoint-interval", type=count, default=NEVER, help="steps (default: none)")
@@ -45,6 +45,7 @@ def run(arguments: list[str]) -> dict[str, object]:
         "steps_spread": spread(lengths),
         "tflops": speed * PASSES_OF_STEP * forward_flops(network) / 1e12,
         "memory_gib": trained.memory_bytes / GIB,
+        "start_s": trained.start_s,
     }
     if busy := trained.gpu_figures("utilisation_percent"):
         figures["device_idle_share"] = 1 - statistics.median(busy) / 100

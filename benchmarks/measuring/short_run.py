@@ -37,13 +37,14 @@ START_LIMIT_S, END_LIMIT_S = 300.0, 60.0
 class ShortTraining:
     """A run, and what it measured after its first log interval: figures of the kinds `speed` and `gpu`.
 
-    memory_bytes: of a rank, on its GPU where it has one.
+    memory_bytes: of a rank, on its GPU where it has one. start_s: from the command to its end.
     """
 
     run: RunDirectory
     speeds: Sequence[Mapping[str, float]]
     gpus: Sequence[Mapping[str, float]]
     memory_bytes: int
+    start_s: float
 
     @property
     def samples_per_s(self) -> float:
@@ -68,6 +69,7 @@ def train_for(flags: Sequence[str], seconds: float, directory: Path) -> ShortTra
     run, output = RunDirectory(directory / RUN_NAME), directory / "output"
     arguments = ("launch", "--runs-dir", str(directory), *TRAINING, *flags)
     path = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH"))))
+    begun = time.monotonic()
     with output.open("wb") as stream:
         launcher = subprocess.Popen(
             guarded((sys.executable, "-m", "alphazero", *arguments)),
@@ -78,7 +80,8 @@ def train_for(flags: Sequence[str], seconds: float, directory: Path) -> ShortTra
         )
     try:
         _wait(launcher, output, START_LIMIT_S, lambda: bool(_metrics(run, "speed")))
-        end = time.monotonic() + seconds
+        start_s = time.monotonic() - begun
+        end = begun + start_s + seconds
         _wait(
             launcher,
             output,
@@ -96,7 +99,8 @@ def train_for(flags: Sequence[str], seconds: float, directory: Path) -> ShortTra
     gpus = _metrics(run, "gpu")
     if on_gpus := _figures(gpus, "memory_used_gib"):
         size_bytes = int(max(on_gpus) * GIB)
-    return ShortTraining(run, speeds, [line for line in gpus if line["step"] > first["step"]], size_bytes)
+    measured = [line for line in gpus if line["step"] > first["step"]]
+    return ShortTraining(run, speeds, measured, size_bytes, start_s)
 
 
 def _figures(lines: Sequence[Mapping[str, float]], name: str) -> list[float]:

@@ -29,7 +29,7 @@ struct SelfPlaySettings {
   double dirichlet_alpha = 0.3;  // Silver et al. 2018: chess
   double temperature = 1.0;      // while a game has fewer than temperature_plies plies, then 0
   int temperature_plies = 30;
-  int opening_plies = 0;  // a game begins with 0 to this many random moves, evenly
+  int opening_plies = 0;     // a game begins with 0 to this many random moves, evenly
   double start_share = 0.0;  // or, so many of them, with one of the starts and one random move
   // A side resigns whose root_q and best_q are both at or below minus this; 0 is never. In
   // resign_playthrough of the games no side does, which shows how often it would have been wrong.

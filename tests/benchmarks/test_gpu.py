@@ -92,7 +92,9 @@ def test_the_plan_names_every_row_once_and_begins_with_what_matters():
     assert {f"training bf16 zero0 {batch}" for batch in (256, 512, 1024, 2048, 4096)} <= set(names)
     assert {f"training bf16 zero{stage} 1024" for stage in range(4)} <= set(names)
     assert names[0] == "product bf16" and "training bf16 zero0 1024" in names[:12]
-    assert names.index("selfplay bf16 512") < names.index("training fp16 zero0 1024")
+    assert {"preset bf16 1024", "training bf16 zero3 1024", "selfplay bf16 10x128 4096"} < set(names[:12])
+    assert {"engine bf16 20x256 256", "BT4 bf16 256 backward", "T1 bf16 1024 evaluates"} < set(names[:16])
+    assert names.index("selfplay bf16 20x256 512") < names.index("training fp16 zero0 1024")
 
 
 def test_recordings_are_measured_beside_none_and_fused_inference_beside_plain():
@@ -101,12 +103,12 @@ def test_recordings_are_measured_beside_none_and_fused_inference_beside_plain():
         ours = plan[f"training bf16 zero0 {batch} compile"]
         assert "--compile" in ours.flags and "--no-cuda-graphs" not in ours.flags
     assert "--no-cuda-graphs" in plan["training bf16 zero0 1024 no-cuda-graphs"].flags
-    assert plan["selfplay bf16 512 operators"].flags[-4:] == ("--kernels", "operators", "--batch", "512")
+    assert plan["selfplay bf16 20x256 512 operators"].flags[-2:] == ("--kernels", "operators")
 
 
 def test_rows_without_needs_import_none_of_the_packages_that_a_bare_machine_lacks():
     benches = {row.bench for row in rows("cuda", tiny=False) if not row.needs}
-    assert benches == {"ceilings", "network", "selfplay", "loader"}
+    assert benches == {"ceilings", "network", "selfplay", "loader", "tree"}
     missing = ("deepspeed", "hjson", "chess", "zstandard", "isal", "pydantic", "bokeh")
     imports = "; ".join(f"import benchmarks.{name}" for name in ("gpu", "measuring.machine", *benches))
     program = (
@@ -121,6 +123,7 @@ def test_rows_without_needs_import_none_of_the_packages_that_a_bare_machine_lack
     [
         (["--device", "cpu"], "--device cpu: expected --rehearse with it, or a GPU"),
         (["--device", "cuda", "--rehearse"], "--device cuda: CUDA does not work"),
+        (["--rehearse", "--only", "zero9"], "--only zero9: no row; expected a part of a name"),
         (["--into", "page.md"], "--into: expected --table FILE with it"),
         (["--table", "no-such.json"], "no-such.json: "),
         (["--rehearse", "--device", "cpu", "--out", "no/such/file"], "expected a file in a directory"),
