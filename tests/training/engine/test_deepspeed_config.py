@@ -99,7 +99,7 @@ def test_at_stage_3_deepspeed_gets_stage_1_where_it_might_have_all_weights_whole
     table = engine_config(recipe, BatchPlan(64, 16, (1, 1)))
     assert (table["zero_optimization"]["stage"], deepspeed_stage(recipe)) == (gets, gets)
     assert table["gradient_clipping"] == (0.0 if gets == 1 else recipe.optimizer.clip_gradients)
-    check_options(recipe, 2)
+    check_options(recipe, 1)
 
 
 @pytest.mark.parametrize(
