@@ -10,10 +10,9 @@ from alphazero.settings.load import Config
 from alphazero.training.ranks.batch import BatchPlan
 
 NEVER = 2**31 - 1
-# Numbers of a bucket where ds_config.json is silent: deepspeed/runtime/zero/config.py of 0.19.8.
+# How many gradients, and at ZeRO 3 weights, DeepSpeed has whole at a time where ds_config.json is silent:
+# deepspeed/runtime/zero/config.py of 0.19.8.
 DEFAULT_BUCKET = 500_000_000
-# How many gradients, and at ZeRO 3 weights, DeepSpeed has whole at a time; from the same file.
-LIMITS = {"reduce_bucket_size": DEFAULT_BUCKET}
 LIMITS_OF_WEIGHTS = {"stage3_max_live_parameters": 10**9, "stage3_max_reuse_distance": 10**9}
 
 
@@ -36,7 +35,8 @@ def why_gradients_are_given_away(config: Config) -> str:
     if stage < 2:
         return ""
     count = on_meta_device(config.network).parameter_count()
-    for name, default in (LIMITS if stage == 2 else {**LIMITS_OF_WEIGHTS, **LIMITS}).items():
+    limits = {"reduce_bucket_size": DEFAULT_BUCKET, **(LIMITS_OF_WEIGHTS if stage == 3 else {})}
+    for name, default in limits.items():
         limit = int(options.get(name, options.get(name.removeprefix("stage3_"), default)))
         if limit < count:
             return f"ZeRO {stage} with a {name} of {limit:,} for {count:,} parameters"
@@ -71,7 +71,7 @@ def engine_config(config: Config, plan: BatchPlan, num_parameters: int = 0) -> d
         "steps_per_print": config.training.log_interval if prints(settings) else NEVER,
         **settings.passed_on,
         # backward() adds up on the rank, step() reduces once and updates: the trainer decides how many
-        # passes a step has, and where it keeps gradients their number may differ between ranks.
+        # passes a step has, and where DeepSpeed gets stage 0 or 1 their number may differ between ranks.
         "managed_gradient_accumulation": False,
         "gradient_accumulation_steps": 1,
         "train_micro_batch_size_per_gpu": plan.micro_batch_size,

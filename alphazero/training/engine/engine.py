@@ -146,8 +146,8 @@ def end_process_group() -> None:
 class Engine:
     """Trains one network on one rank of a job.
 
-    A step is `accumulate` for each of the rank's micro-batches, then `finish_step`. Where ranks keep whole
-    gradients they exchange nothing before `finish_step`.
+    A step is `accumulate` for each of the rank's micro-batches, then `finish_step`. Where DeepSpeed gets
+    stage 0 or 1, the ranks exchange nothing before `finish_step`.
     """
 
     def __init__(
@@ -335,7 +335,7 @@ class Engine:
         return self._verdict
 
     def abandon_step(self) -> None:
-        """Forget the passes since the last step (with whole gradients, where nothing was exchanged yet)."""
+        """Forget the passes since the last step, in which nothing was exchanged yet."""
         self._engine.zero_grad()
         if self._flat:
             self._flat.forget()

@@ -38,7 +38,7 @@ def banner(setup: Setup, devices: Sequence[str]) -> str:
     """The facts to check before hours of training: who, where, what, on which data. devices: of all ranks."""
     job = setup.job
     training, shape = job.config.training, job.config.network
-    whole = " with whole gradients" if deepspeed_stage(job.config) < training.zero_stage else ""
+    whole = " with whole weights and gradients" if deepspeed_stage(job.config) < training.zero_stage else ""
     kind = f"DeepSpeed ZeRO-{training.zero_stage}{whole}, {job.runtime.backend}"
     encoders = loader_threads(job.config.data, job.runtime)
     num_positions = job.num_steps * job.batch_size

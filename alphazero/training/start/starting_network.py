@@ -24,7 +24,6 @@ from alphazero.network.weights.open_network import open_weights
 from alphazero.run.checkpoint_files import MANIFEST
 from alphazero.run.find import find_weights, is_checkpoint
 from alphazero.settings.deepspeed_file import SET_FLAG
-from alphazero.settings.deepspeed_keys import ZERO
 from alphazero.settings.load import Config
 from alphazero.settings.sections import NetworkConfig
 from alphazero.training.engine.deepspeed_config import LIMITS_OF_WEIGHTS, deepspeed_stage
@@ -137,12 +136,11 @@ def _require_here(config: Config, runtime: Runtime, available: int) -> None:
 
     if (needed := needed_at(deepspeed_stage(config))) <= available:
         return
-    trainings = [replace(config.training, zero_stage=stage) for stage in STAGES if stage > given]
-    ways = {
-        f"--zero-stage {training.zero_stage}": needed_at(deepspeed_stage(replace(config, training=training)))
-        for training in trainings
-    }
-    limits = " ".join(f"{ZERO}.{name}={count // 10}" for name in LIMITS_OF_WEIGHTS)
+    ways = {}
+    for stage in STAGES[given + 1 :]:
+        training = replace(config.training, zero_stage=stage)
+        ways[f"--zero-stage {stage}"] = needed_at(deepspeed_stage(replace(config, training=training)))
+    limits = " ".join(f"zero_optimization.{name}={count // 10}" for name in LIMITS_OF_WEIGHTS)
     ways[f"--zero-stage 3 {SET_FLAG} {limits}"] = needed_at(3)
     fitting = [f"{way} ({size:,} bytes)" for way, size in ways.items() if size <= available]
     more = "more GPUs or hosts" + ("" if given == 3 else " and a higher --zero-stage")

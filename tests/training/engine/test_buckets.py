@@ -47,5 +47,5 @@ def test_where_ranks_keep_whole_gradients_stage_3_is_stage_1_to_the_bit(zygote, 
     for stage in (1, 3):
         flags = ("--steps", "3", "--optimizer", "adamw", "--zero-stage", str(stage))
         said = zygote.run_job(tmp_path / str(stage), random_store, 2, *flags)
-        assert ("ZeRO-3 with whole gradients" in said) == (stage == 3)
+        assert ("ZeRO-3 with whole weights and gradients" in said) == (stage == 3)
     assert weights_of(tmp_path / "1") == weights_of(tmp_path / "3")
