@@ -225,7 +225,7 @@ class TrainingConfig:
     )
     host_weights: tuple[str, ...] = setting(
         (),
-        "shares of hosts of unequal speed, HOST=WEIGHT ...; a host that is not named has 1 (ZeRO 0 and 1)",
+        "shares of hosts of unequal speed, HOST=WEIGHT ...; a host that is not named has 1",
         pattern=r"[^=\s]+=([0-9]{1,6}(\.[0-9]{0,6})?|\.[0-9]{1,6})",
         expected="HOST=WEIGHT, as gpu-node-1=2",
     )
@@ -266,7 +266,7 @@ class TrainingConfig:
         choices=("none", "scores", "encoders"),
     )
     cuda_graphs: bool = setting(
-        True, "run the network's passes in training as CUDA graphs (GPUs, ZeRO stages 0 and 1)"
+        True, "run the network's passes in training as CUDA graphs (GPUs; where ranks keep whole gradients)"
     )
     deterministic: bool = setting(False, "use only operations that give the same bits every time")
     zero_stage: int = setting(0, "DeepSpeed ZeRO stage", minimum=0, maximum=3, is_common=True)

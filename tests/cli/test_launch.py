@@ -21,6 +21,7 @@ from alphazero.run.checkpoint_files import OPTIMIZER, STATE, WEIGHTS, write_mani
 from alphazero.run.find import find_weights
 from alphazero.run.overview import list_runs
 from alphazero.settings.load import load_config, to_table
+from tests.support.jobs.jobs import SHARED_OUT, zero_flags
 from tests.support.paths import REPOSITORY
 
 LIMIT_S = 0.8
@@ -310,6 +311,16 @@ def test_weights_stand_in_the_commands_of_a_dry_run(
         "ALPHAZERO_HOST_WEIGHT=0.5",
     ]
     assert "--node-rank" not in words  # by hand the flags alone would lose the weight
+
+
+def test_weights_of_hosts_are_refused_where_deepspeed_takes_gradients(no_gpu, no_network, tmp_path, capsys):
+    hostfile = tmp_path / "hostfile"
+    hostfile.write_text("gpu1 slots=2\ngpu2 slots=2 weight=0.5\n")
+    arguments = ("--hostfile", str(hostfile), "--config", "connect4", "--micro-batch-size", "32")
+    assert main(["launch", *arguments, "--zero-stage", "3", "--dry-run"]) == 0
+    assert "5, 5, 3, 3 passes by rank" in capsys.readouterr().err
+    assert main(["launch", *arguments, *zero_flags(SHARED_OUT), "--dry-run"]) == 2
+    assert "--host-weights: ZeRO 2 and 3 make equal passes" in capsys.readouterr().err
 
 
 def test_a_dry_run_shows_who_plays_and_trains_on_what_actors_bring(

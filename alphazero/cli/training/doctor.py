@@ -143,12 +143,13 @@ class PresetCost:
 def preset_cost(preset: str, computer: Computer) -> PresetCost:
     """The cost of a preset whose training and games are shared out over the ranks of `computer`."""
     from alphazero.network.model.sizes import PASSES_OF_STEP, forward_flops, on_meta_device, rank_bytes
+    from alphazero.training.engine.deepspeed_config import deepspeed_stage
     from alphazero.training.engine.optimizer import state_numbers
 
     config = load_config(preset, {})
     network, flop = on_meta_device(config.network), forward_flops(config.network)
     moments = state_numbers(network, config.optimizer.optimizer)
-    needed = rank_bytes(network, moments, config.training.zero_stage, computer.ranks)
+    needed = rank_bytes(network, moments, deepspeed_stage(config), computer.ranks)
     needed *= 1 if computer.device == "cuda" else computer.ranks
     cost = PresetCost(
         preset=preset,

@@ -139,15 +139,25 @@ def check_batches(plan: LaunchPlan, config: Config, resumed: Resumed | None) -> 
     sizes, _ = fix_batch(config, len(weights), saved)
     if resumed:
         require_same(resumed.run, resumed.step, "batch size", resumed.sizes.batch_size, sizes.batch_size)
-    equal_passes = config.training.zero_stage >= 2
+    cut = functools.partial(plan_batches, sizes.batch_size, _in_use(sizes, saved), weights, device)
     try:
-        batches = plan_batches(
-            sizes.batch_size, _in_use(sizes, saved), weights, device, equal_passes=equal_passes
-        )
+        batches = cut()
+        if len({*zip(weights, batches.shares, strict=True)}) > 1 and _need_equal_passes(config):
+            batches = cut(equal_passes=True)
     except ConfigError as error:
         raise ConfigError(f"{resumed.run}, which continues: {error}" if resumed else str(error)) from error
     notice = idle_notice(batches, max(named, 0))
     return [*([notice] if notice else []), f"batch {batches}", *shown]
+
+
+def _need_equal_passes(config: Config) -> bool:
+    """Whether ranks must make as many passes. At ZeRO 2 and 3 torch is asked, or else the ranks will tell."""
+    if config.training.zero_stage >= 2:
+        with contextlib.suppress(ImportError, TypeError, ValueError):
+            from alphazero.training.engine.deepspeed_config import deepspeed_stage
+
+            return deepspeed_stage(config) >= 2
+    return False
 
 
 def actor_flags(config: Config) -> tuple[str, ...]:

@@ -33,9 +33,9 @@ def on_meta_device(config: NetworkConfig) -> AlphaZeroNet:
 def rank_bytes(network: nn.Module, moments: int, stage: int, num_ranks: int) -> int:
     """What a rank keeps between two passes of a step: weights, gradients, masters and optimizer state.
 
-    moments: numbers that the optimizer keeps. Stage 0 has all of it and no masters. Above it the optimizer's
-    own copy of the weights and its state are shared out, from stage 2 on the gradients too, at stage 3 the
-    weights. Beside it are buckets, activations and, at stage 3, weights that are gathered for a layer.
+    moments: numbers that the optimizer keeps. stage: what DeepSpeed gets. Stage 0 has all of it and no
+    masters. Above it the optimizer's own copy of the weights and its state are shared out, from stage 2 on
+    the gradients too, at stage 3 the weights. Beside it are buckets, activations and gathered weights.
     """
     sizes = [parameter.numel() for parameter in network.parameters()]
     weights, shared = sum(sizes), sum(sizes) + moments

@@ -10,8 +10,10 @@ from alphazero.settings.load import Config
 from alphazero.training.ranks.batch import BatchPlan
 
 NEVER = 2**31 - 1
-# Numbers of a bucket where ds_config.json is silent: deepspeed/runtime/zero/config.py of 0.19.8.
+# How many gradients, and at ZeRO 3 weights, DeepSpeed has whole at a time where ds_config.json is silent:
+# deepspeed/runtime/zero/config.py of 0.19.8.
 DEFAULT_BUCKET = 500_000_000
+LIMITS_OF_WEIGHTS = {"stage3_max_live_parameters": 10**9, "stage3_max_reuse_distance": 10**9}
 
 
 def keeps_gradients(config: Config) -> bool:
@@ -22,21 +24,29 @@ def keeps_gradients(config: Config) -> bool:
 def why_gradients_are_given_away(config: Config) -> str:
     """The setting because of which DeepSpeed takes each gradient as it is made; "" where a rank keeps them.
 
-    At ZeRO 2 a rank keeps whole gradients if one bucket of DeepSpeed's, allocated in any case, is as large.
+    At ZeRO 2 a rank keeps whole gradients if one bucket of DeepSpeed's, allocated in any case, is as large;
+    at ZeRO 3 whole weights too, if DeepSpeed may have all of them gathered at once.
     """
     stage = config.training.zero_stage
     options = config.deepspeed.zero_options_at(stage)
-    if stage == 3:
-        return "ZeRO 3"
-    for name in ("offload_optimizer", "overlap_comm"):
-        if stage and options.get(name):
+    for name in ("offload_optimizer", "offload_param", "overlap_comm"):
+        if options.get(name):
             return name
-    if stage == 2:
-        bucket = int(options.get("reduce_bucket_size", DEFAULT_BUCKET))
-        count = on_meta_device(config.network).parameter_count()
-        if bucket < count:
-            return f"ZeRO 2 with a reduce_bucket_size of {bucket:,} for {count:,} parameters"
+    if stage < 2:
+        return ""
+    count = on_meta_device(config.network).parameter_count()
+    limits = {"reduce_bucket_size": DEFAULT_BUCKET, **(LIMITS_OF_WEIGHTS if stage == 3 else {})}
+    for name, default in limits.items():
+        limit = int(options.get(name, options.get(name.removeprefix("stage3_"), default)))
+        if limit < count:
+            return f"ZeRO {stage} with a {name} of {limit:,} for {count:,} parameters"
     return ""
+
+
+def deepspeed_stage(config: Config) -> int:
+    """The stage of ZeRO that DeepSpeed gets: with whole gradients 2 and 3 would only be slower ways of 1."""
+    stage = config.training.zero_stage
+    return min(stage, 1) if keeps_gradients(config) else stage
 
 
 def engine_config(config: Config, plan: BatchPlan, num_parameters: int = 0) -> dict[str, Any]:
@@ -46,10 +56,8 @@ def engine_config(config: Config, plan: BatchPlan, num_parameters: int = 0) -> d
     blocks break BatchNorm on CPU since 0.19.2), so it sees fp32 parameters and gradients at every stage.
     Optimizer and schedule are not in it either: they are torch's and ours, with the settings of the file.
     """
-    settings, stage = config.deepspeed, config.training.zero_stage
-    zero = settings.zero_options_at(stage)
-    if keeps := keeps_gradients(config):
-        stage = min(stage, 1)  # ZeRO 2 differs only in how DeepSpeed exchanges gradients
+    settings, stage, keeps = config.deepspeed, deepspeed_stage(config), keeps_gradients(config)
+    zero = settings.zero_options_at(config.training.zero_stage)
     if stage == 1 and keeps:
         zero["compute_grad_norm"] = False
     if stage < 2:
@@ -63,7 +71,7 @@ def engine_config(config: Config, plan: BatchPlan, num_parameters: int = 0) -> d
         "steps_per_print": config.training.log_interval if prints(settings) else NEVER,
         **settings.passed_on,
         # backward() adds up on the rank, step() reduces once and updates: the trainer decides how many
-        # passes a step has, and at stages 0 and 1 their number may differ between ranks.
+        # passes a step has, and where DeepSpeed gets stage 0 or 1 their number may differ between ranks.
         "managed_gradient_accumulation": False,
         "gradient_accumulation_steps": 1,
         "train_micro_batch_size_per_gpu": plan.micro_batch_size,

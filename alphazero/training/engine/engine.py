@@ -31,7 +31,7 @@ from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.network.weights.weights import network_of
 from alphazero.settings.load import Config
 from alphazero.training.engine.batch_norm import RunningStatistics, count_statistics
-from alphazero.training.engine.deepspeed_config import engine_config, keeps_gradients, prints
+from alphazero.training.engine.deepspeed_config import deepspeed_stage, engine_config, keeps_gradients, prints
 from alphazero.training.engine.gradients import (
     GOOD,
     NOT_TIMED,
@@ -146,8 +146,8 @@ def end_process_group() -> None:
 class Engine:
     """Trains one network on one rank of a job.
 
-    A step is `accumulate` for each of the rank's micro-batches, then `finish_step`. Below ZeRO 2 the
-    ranks exchange nothing before `finish_step`.
+    A step is `accumulate` for each of the rank's micro-batches, then `finish_step`. Where DeepSpeed gets
+    stage 0 or 1, the ranks exchange nothing before `finish_step`.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class Engine:
         """say: gets a line where passes cannot be recorded as CUDA graphs after all."""
         import deepspeed
 
-        training, settings = config.training, config.deepspeed
+        training, settings, stage = config.training, config.deepspeed, deepspeed_stage(config)
         self._timed: Timed = NOT_TIMED  # around the all-reduce of what stands beside DeepSpeed's
         self._device = runtime.device
         self._world_size = plan.world_size
@@ -169,7 +169,7 @@ class Engine:
         self._module = TrainingModule(network, config.loss, training)
         torch_optimizer = make_optimizer(network, config.optimizer)
         keys = state_keys(network, config.optimizer.optimizer)  # DeepSpeed will take the shapes away
-        if training.zero_stage:
+        if stage:
             _import_muon_uncompiled()
         with _silenced(logging.getLogger("torch.distributed")):
             self._engine, optimizer, _, _ = deepspeed.initialize(
@@ -182,9 +182,9 @@ class Engine:
         self._optimizer = optimizer
         self._torch_optimizer = torch_optimizer
         if isinstance(torch_optimizer, SkippableMuon):
-            torch_optimizer.pieces = pieces_of(optimizer, training.zero_stage)
+            torch_optimizer.pieces = pieces_of(optimizer, stage)
             torch_optimizer.device = runtime.device
-        if training.zero_stage == 0:
+        if stage == 0:
             # Not before: initialize cannot take such weights (0.19.8); above stage 0 they are flat.
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         num_statistics = count_statistics(network)
@@ -194,7 +194,7 @@ class Engine:
         if keeps_gradients(config):
             sent_as = DTYPES[settings.passed_on.get("communication_data_type", "fp32")]
             parameters, paddings = list(network.parameters()), None
-            if training.zero_stage:
+            if stage:
                 self._parts = PartsOfZeroOne(optimizer)
                 parameters, paddings = self._parts.parameters, self._parts.paddings
             self._flat = FlatGradients(parameters, num_statistics, sent_as, paddings)
@@ -217,7 +217,7 @@ class Engine:
                 CudaRecorder(runtime.device), lambda text: say(f"rank {runtime.rank}: {text}")
             )
         self._statistics = RunningStatistics(network, self._sums)
-        self._state = ZeroState(network, optimizer, keys, training.zero_stage)
+        self._state = ZeroState(network, optimizer, keys, stage)
         self.loss_scale = LossScale.of(training)
         self._average = (
             WeightAverage(training.ema_decay, self._state, self._statistics.named())
@@ -335,7 +335,7 @@ class Engine:
         return self._verdict
 
     def abandon_step(self) -> None:
-        """Forget the passes since the last step (below ZeRO 2, where nothing was exchanged yet)."""
+        """Forget the passes since the last step, in which nothing was exchanged yet."""
         self._engine.zero_grad()
         if self._flat:
             self._flat.forget()

@@ -16,6 +16,7 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.settings.load import Config
 from alphazero.settings.sections import AUTO, TrainingConfig
+from alphazero.training.engine.deepspeed_config import deepspeed_stage
 from alphazero.training.engine.probe import (
     fits,
     largest_that_fits,
@@ -80,7 +81,7 @@ def choose_plan(
             size,
             weights,
             runtime.device.type,
-            equal_passes=training.zero_stage >= 2,
+            equal_passes=deepspeed_stage(config) >= 2,
         )
     )
     if runtime.device.type != "cpu":  # there the host has virtual memory: nothing would show

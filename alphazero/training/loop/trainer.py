@@ -231,7 +231,7 @@ class Trainer:
                 # The other ranks wait for this one within the pass: no way back into step with them.
                 raise TrainingError(
                     f"rank {self._exchange.rank} is out of device memory in step {self.position.step + 1}: "
-                    f"ZeRO 2 and 3 cannot continue from there; expected --micro-batch-size below "
+                    f"DeepSpeed's ZeRO 2 and 3 cannot continue from there; expected --micro-batch-size below "
                     f"{self.plan.micro_batch_size}"
                 ) from error
         return Event.MEMORY

@@ -30,7 +30,7 @@ class BatchPlan:
 
     weights: static shares of the ranks, all 1 where devices are alike.
     equal_passes: every rank makes as many forward passes as the busiest, surplus ones weigh nothing
-        (ZeRO 2 and 3 communicate in every pass).
+        (DeepSpeed's ZeRO 2 and 3 communicate in every pass).
     """
 
     batch_size: int

@@ -25,6 +25,7 @@ from alphazero.run.rank import shows_common_errors
 from alphazero.settings.sections import TrainingConfig
 from alphazero.show.console import Console
 from alphazero.show.tensorboard import events_directory
+from alphazero.training.engine.deepspeed_config import deepspeed_stage
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.progress import describe_validation
 from alphazero.training.sources.given_games import loader_threads
@@ -37,7 +38,8 @@ def banner(setup: Setup, devices: Sequence[str]) -> str:
     """The facts to check before hours of training: who, where, what, on which data. devices: of all ranks."""
     job = setup.job
     training, shape = job.config.training, job.config.network
-    kind = f"DeepSpeed ZeRO-{training.zero_stage}, {job.runtime.backend}"
+    whole = " with whole weights and gradients" if deepspeed_stage(job.config) < training.zero_stage else ""
+    kind = f"DeepSpeed ZeRO-{training.zero_stage}{whole}, {job.runtime.backend}"
     encoders = loader_threads(job.config.data, job.runtime)
     num_positions = job.num_steps * job.batch_size
     length = f"length            {counted(job.num_steps, 'step')}, {counted(num_positions, 'position')}"

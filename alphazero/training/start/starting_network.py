@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -23,8 +23,10 @@ from alphazero.network.weights.checkpoint import Checkpoint, Tensors
 from alphazero.network.weights.open_network import open_weights
 from alphazero.run.checkpoint_files import MANIFEST
 from alphazero.run.find import find_weights, is_checkpoint
+from alphazero.settings.deepspeed_file import SET_FLAG
 from alphazero.settings.load import Config
 from alphazero.settings.sections import NetworkConfig
+from alphazero.training.engine.deepspeed_config import LIMITS_OF_WEIGHTS, deepspeed_stage
 from alphazero.training.engine.optimizer import state_numbers
 from alphazero.training.engine.probe import LIBRARY_BYTES
 from alphazero.training.ranks.exchange import Exchange, Json
@@ -126,20 +128,26 @@ def require_memory(
 
 def _require_here(config: Config, runtime: Runtime, available: int) -> None:
     network, given, num_ranks = on_meta_device(config.network), config.training.zero_stage, runtime.world_size
-    moments = state_numbers(network, config.optimizer.optimizer)
-    # Every rank begins with the whole network, which ZeRO 3 shares out later.
-    start = network.parameter_count() * FLOAT_BYTES
-    needed = {stage: max(start, rank_bytes(network, moments, stage, num_ranks)) for stage in STAGES}
-    if needed[given] <= available:
+    count, moments = network.parameter_count(), state_numbers(network, config.optimizer.optimizer)
+
+    def needed_at(stage: int) -> int:
+        # Every rank begins with the whole network, which ZeRO 3 shares out later.
+        return max(count * FLOAT_BYTES, rank_bytes(network, moments, stage, num_ranks))
+
+    if (needed := needed_at(deepspeed_stage(config))) <= available:
         return
-    fitting = [stage for stage in STAGES if stage > given and needed[stage] <= available]
+    ways = {}
+    for stage in STAGES[given + 1 :]:
+        training = replace(config.training, zero_stage=stage)
+        ways[f"--zero-stage {stage}"] = needed_at(deepspeed_stage(replace(config, training=training)))
+    limits = " ".join(f"zero_optimization.{name}={count // 10}" for name in LIMITS_OF_WEIGHTS)
+    ways[f"--zero-stage 3 {SET_FLAG} {limits}"] = needed_at(3)
+    fitting = [f"{way} ({size:,} bytes)" for way, size in ways.items() if size <= available]
     more = "more GPUs or hosts" + ("" if given == 3 else " and a higher --zero-stage")
     raise ConfigError(
-        f"{runtime.host} {runtime.device}: {network.parameter_count():,} parameters with gradients and "
-        f"optimizer state take {needed[given]:,} bytes of a rank's memory at ZeRO stage {given} on "
-        f"{counted(num_ranks, 'rank')}, {available:,} are available; expected "
-        + (f"--zero-stage {fitting[0]} ({needed[fitting[0]]:,} bytes)" if fitting else more)
-        + ", or a smaller network"
+        f"{runtime.host} {runtime.device}: {count:,} parameters with gradients and optimizer state take "
+        f"{needed:,} bytes of a rank's memory at ZeRO stage {given} on {counted(num_ranks, 'rank')}, "
+        f"{available:,} are available; expected {fitting[0] if fitting else more}, or a smaller network"
     )
 
 

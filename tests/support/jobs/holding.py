@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -27,6 +28,8 @@ from alphazero.training.ranks.runtime import read_runtime
 SHAPE = {"filters": 256, "heads": 8, "ffn_width": 384, "blocks": 16, "smolgen_channels": 4}
 # Small, for they are not what is measured.
 BUCKETS = {"reduce_bucket_size": 100_000, "allgather_bucket_size": 100_000}
+# A bucket with room for all gradients, which a rank then keeps whole.
+WHOLE = {**BUCKETS, "reduce_bucket_size": 100_000_000}
 
 
 def kept_tensors() -> dict[int, int]:
@@ -38,7 +41,7 @@ def kept_tensors() -> dict[int, int]:
     return {storage.data_ptr(): storage.nbytes() for storage in storages}
 
 
-def hold(rank: int, num_ranks: int, stage: int, optimizer: str) -> int:
+def hold(rank: int, num_ranks: int, stage: int, optimizer: str, options: Mapping[str, int]) -> int:
     """Bytes after the passes of a second step, before it changes the weights. Collective."""
     runtime = read_runtime(os.environ, "cpu")
     start_process_group(runtime)
@@ -48,7 +51,7 @@ def hold(rank: int, num_ranks: int, stage: int, optimizer: str) -> int:
     before = sum(kept_tensors().values())
     network = AlphaZeroNet(config.network, spec, torch.Generator().manual_seed(0))
     plan = plan_batches(batch_size, 1, [1.0] * num_ranks, "cpu")
-    config = dataclasses.replace(config, deepspeed=DeepSpeedSettings(zero_options=BUCKETS))
+    config = dataclasses.replace(config, deepspeed=DeepSpeedSettings(zero_options=options))
     engine = Engine(network, config, plan, runtime)
     batch = random_batch(spec, 1)
     held = 0
@@ -63,8 +66,9 @@ def hold(rank: int, num_ranks: int, stage: int, optimizer: str) -> int:
 
 
 def main() -> None:
-    """Arguments: ranks, ZeRO stage, optimizer."""
+    """Arguments: ranks, ZeRO stage, optimizer; "whole" where ranks keep whole gradients."""
     num_ranks, stage, optimizer = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    options = WHOLE if "whole" in sys.argv else BUCKETS
     job = {"WORLD_SIZE": num_ranks, "LOCAL_WORLD_SIZE": num_ranks, "MASTER_PORT": find_free_port()}
     os.environ |= {name: str(value) for name, value in job.items()} | {"MASTER_ADDR": "127.0.0.1"}
     with tempfile.TemporaryDirectory() as directory:
@@ -75,7 +79,7 @@ def main() -> None:
             if pid == 0:
                 os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
                 torch.set_num_threads(1)
-                result.write_text(str(hold(rank, num_ranks, stage, optimizer)))
+                result.write_text(str(hold(rank, num_ranks, stage, optimizer, options)))
                 os._exit(0)
             children.append(pid)
         assert not any(os.waitpid(pid, 0)[1] for pid in children)

@@ -25,6 +25,18 @@ TINY = (
     *("--run-name", "job", "--log-interval", "5"),
 )
 
+# ZeRO 3 as DeepSpeed does it, under a limit that no network keeps.
+SHARED_OUT = "3, weights shared out"
+LIMIT = "stage3_max_live_parameters"
+
+
+def zero_flags(stage: int | str) -> tuple[str, ...]:
+    """Of a ZeRO stage, or SHARED_OUT."""
+    if stage == SHARED_OUT:
+        return ("--zero-stage", "3", "--deepspeed-set", f"zero_optimization.{LIMIT}=1000")
+    return ("--zero-stage", str(stage))
+
+
 # Below the range the kernel hands out, so that no connection of another process takes one.
 PORTS = range(20000, 30000)
 

@@ -18,8 +18,11 @@ from alphazero.training.engine.engine import Engine, end_process_group, start_pr
 from alphazero.training.engine.probe import random_batch
 from alphazero.training.ranks.batch import plan_batches
 from alphazero.training.ranks.runtime import Runtime, read_runtime
+from tests.support.jobs.jobs import LIMIT
 
 SPEC = get_spec("connect4")
+# At ZeRO 3 DeepSpeed shares the weights out, under a limit that no network keeps.
+SHARED_OUT = DeepSpeedSettings(zero_options={LIMIT: 1000})
 POSITIONS = 8
 
 

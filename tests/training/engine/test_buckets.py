@@ -40,3 +40,12 @@ def test_steps_of_several_passes_with_many_buckets_are_those_with_one(zygote, tm
         flags = ("--steps", "3", "--deepspeed_config", str(path))
         zygote.run_job(tmp_path / name, random_store, 2, *flags)
     assert weights_of(tmp_path / "one") == weights_of(tmp_path / "many")
+
+
+@pytest.mark.slow
+def test_where_ranks_keep_whole_gradients_stage_3_is_stage_1_to_the_bit(zygote, tmp_path, random_store):
+    for stage in (1, 3):
+        flags = ("--steps", "3", "--optimizer", "adamw", "--zero-stage", str(stage))
+        said = zygote.run_job(tmp_path / str(stage), random_store, 2, *flags)
+        assert ("ZeRO-3 with whole weights and gradients" in said) == (stage == 3)
+    assert weights_of(tmp_path / "1") == weights_of(tmp_path / "3")

@@ -13,7 +13,7 @@ from tests.support.training.lone_engine import LoneEngine
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 def test_nothing_of_a_closed_engine_stays_though_its_network_is_still_held(lone_engine: LoneEngine, stage):
     settings = DeepSpeedSettings(
-        zero_options={"reduce_bucket_size": 100_000, "allgather_bucket_size": 100_000}
+        zero_options={"reduce_bucket_size": 10_000, "allgather_bucket_size": 100_000}
     )
     engine = lone_engine.make(settings, zero_stage=stage, ema_decay=0.9, optimizer="adamw")
     if stage < 2:
@@ -21,6 +21,7 @@ def test_nothing_of_a_closed_engine_stays_though_its_network_is_still_held(lone_
     network = engine.network
     lone_engine.step(engine)
     held = watched(engine)
+    assert (engine._flat is None) == (stage > 1)
     assert len(held) > 3
     engine.close()
     assert [name for name, reference in held.items() if not is_gone(reference())] == []

@@ -12,7 +12,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.network.weights import checkpoint
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, read_deepspeed_settings
 from alphazero.settings.load import load_config
-from alphazero.training.engine.deepspeed_config import NEVER, engine_config
+from alphazero.training.engine.deepspeed_config import NEVER, deepspeed_stage, engine_config
 from alphazero.training.engine.engine import check_options
 from alphazero.training.ranks.batch import BatchPlan
 from tests.support.jobs.jobs import command, environment, run_job
@@ -87,6 +87,19 @@ def test_communication_overlaps_only_where_deepspeed_allows_it(stage, overlap):
     settings = DeepSpeedSettings(zero_options={"overlap_comm": True})
     table = engine_config(recipe_of(config, settings), BatchPlan(64, 16, (1, 1)))
     assert table["zero_optimization"]["overlap_comm"] == overlap
+
+
+@pytest.mark.parametrize(
+    ("options", "gets"),
+    [({}, 1), ({"overlap_comm": False}, 1), ({"overlap_comm": True}, 3), ({"max_reuse_distance": 9}, 3)],
+)
+def test_at_stage_3_deepspeed_gets_stage_1_where_it_might_have_all_weights_whole(options, gets):
+    settings = DeepSpeedSettings(zero_options={"stage3_prefetch_bucket_size": 7, **options})
+    recipe = recipe_of(load_config("", {"zero_stage": "3"}), settings)
+    table = engine_config(recipe, BatchPlan(64, 16, (1, 1)))
+    assert (table["zero_optimization"]["stage"], deepspeed_stage(recipe)) == (gets, gets)
+    assert table["gradient_clipping"] == (0.0 if gets == 1 else recipe.optimizer.clip_gradients)
+    check_options(recipe, 1)
 
 
 @pytest.mark.parametrize(

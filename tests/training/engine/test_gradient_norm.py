@@ -8,7 +8,7 @@ from alphazero.network.model.planes import expand_planes, to_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.sections import LossConfig
 from alphazero.training.engine.probe import random_batch
-from tests.support.training.lone_engine import POSITIONS, SPEC
+from tests.support.training.lone_engine import POSITIONS, SHARED_OUT, SPEC
 
 
 def plain_norm(config):
@@ -20,9 +20,10 @@ def plain_norm(config):
 
 
 @pytest.mark.parametrize("clip_gradients", [0.01, 0.0])
-@pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_it_is_that_of_the_mean_before_clipping(lone_engine, stage, clip_gradients):
-    engine = lone_engine.make(zero_stage=stage, clip_gradients=clip_gradients)
+@pytest.mark.parametrize(("stage", "settings"), [*((stage, None) for stage in range(4)), (3, SHARED_OUT)])
+def test_it_is_that_of_the_mean_before_clipping(lone_engine, stage, settings, clip_gradients):
+    engine = lone_engine.make(settings, zero_stage=stage, clip_gradients=clip_gradients)
+    assert (engine._flat is None) == (settings is SHARED_OUT)
     config = engine.network.config
     lone_engine.step(engine, num_micro_batches=2)  # the same batch twice: their mean is that of one
     assert float(engine.take_verdict().gradient_norm) == pytest.approx(plain_norm(config), rel=1e-4)

@@ -275,7 +275,32 @@ TAKEN = "CUDA graphs off: DeepSpeed takes each gradient as it is made ({})"
             [TAKEN.format("ZeRO 2 with a reduce_bucket_size of 9 for 584,580 parameters")],
         ),
         ({"zero_stage": 2}, {"zero_options": {"overlap_comm": True}}, [TAKEN.format("overlap_comm")]),
-        ({"zero_stage": 3}, {}, [TAKEN.format("ZeRO 3")]),
+        ({"zero_stage": 3}, {}, ["CUDA graphs on"]),
+        ({"zero_stage": 3}, {"zero_options": {"overlap_comm": False}}, ["CUDA graphs on"]),
+        ({"zero_stage": 3}, {"zero_options": {"overlap_comm": True}}, [TAKEN.format("overlap_comm")]),
+        (
+            {"zero_stage": 3},
+            {"zero_options": {"offload_param": {"device": "cpu"}}},
+            [TAKEN.format("offload_param")],
+        ),
+        *(
+            (
+                {"zero_stage": 3},
+                {"zero_options": {written: 9, "reduce_bucket_size": 584_580}},
+                [TAKEN.format(f"ZeRO 3 with a {name} of 9 for 584,580 parameters")],
+            )
+            for written, name in (
+                ("stage3_max_live_parameters", "stage3_max_live_parameters"),
+                ("max_live_parameters", "stage3_max_live_parameters"),
+                ("stage3_max_reuse_distance", "stage3_max_reuse_distance"),
+            )
+        ),
+        (
+            {"zero_stage": 3},
+            {"zero_options": {"reduce_bucket_size": 584_579}},
+            [TAKEN.format("ZeRO 3 with a reduce_bucket_size of 584,579 for 584,580 parameters")],
+        ),
+        ({"zero_stage": 2}, {"zero_options": {"stage3_max_live_parameters": 9}}, ["CUDA graphs on"]),
         (
             {"zero_stage": 1},
             {"zero_options": {"offload_optimizer": {"device": "cpu"}}},

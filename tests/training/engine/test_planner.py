@@ -10,6 +10,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import TrainingState
+from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import load_config
 from alphazero.settings.sections import NetworkConfig, TrainingConfig
 from alphazero.training.engine.planner import choose_plan, host_weight
@@ -18,6 +19,8 @@ from alphazero.training.engine.probe import (
 )
 from alphazero.training.ranks.batch import micro_batch_sizes
 from alphazero.training.ranks.runtime import read_runtime
+
+NOTHING = DeepSpeedSettings()
 
 
 @pytest.mark.parametrize(
@@ -57,9 +60,14 @@ def test_the_search_finds_the_largest_that_fits(most):
     assert largest_that_fits(sizes, lambda size: size <= most) == expected
 
 
-def planned(ranks: int, saved: TrainingState | None = None, **training: int | str):
+def planned(
+    ranks: int,
+    saved: TrainingState | None = None,
+    deepspeed: DeepSpeedSettings = NOTHING,
+    **training: int | str,
+):
     """choose_plan on `ranks` CPU ranks that agree, as a plan and the lines about it."""
-    config = load_config("", {name: str(value) for name, value in training.items()})
+    config = load_config("", {name: str(value) for name, value in training.items()}, deepspeed)
     exchange = SimpleNamespace(
         gather=lambda value: [value] * ranks,
         numbers=lambda value: [value] * ranks,
@@ -115,3 +123,11 @@ def test_a_run_with_auto_is_resumed_with_the_size_it_had(zygote, tmp_path, rando
     assert "96 = 2 micro-batches" in output
     output = zygote.run_job(tmp_path, random_store, 1, "--steps", "4", *auto)
     assert "96 = 2 micro-batches" in output
+
+
+@pytest.mark.parametrize(("limit", "passes"), [(10**9, (2, 1, 1)), (1000, (2, 2, 2))])
+@pytest.mark.parametrize("stage", [2, 3])
+def test_passes_are_equal_where_deepspeed_takes_each_gradient(stage, limit, passes):
+    deepspeed = DeepSpeedSettings(zero_options={"reduce_bucket_size": limit})
+    plan, _ = planned(3, deepspeed=deepspeed, batch_size=1024, micro_batch_size=256, zero_stage=stage)
+    assert plan.passes == passes

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from alphazero.network.weights.open_network import read_weights
-from tests.support.jobs.jobs import run_job, state_of, step_lines
+from tests.support.jobs.jobs import SHARED_OUT, run_job, state_of, step_lines, zero_flags
 
 HUGE = '{"fp16": {"enabled": true, "initial_scale_power": 24, "hysteresis": 1}}'
 # fp16 convolutions are slow on a CPU.
@@ -47,13 +47,15 @@ def test_fp16_learns_what_fp32_learns_nearly(zygote, tmp_path, random_store):
     assert bf16 == pytest.approx(fp32, rel=0.02)
 
 
-@pytest.mark.parametrize(("ranks", "stage"), [(1, 0), pytest.param(2, 3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("ranks", "stage"), [(1, 0), *(pytest.param(2, one, marks=pytest.mark.slow) for one in (3, SHARED_OUT))]
+)
 def test_the_moving_average_is_that_of_the_weights_of_every_step(
     zygote, tmp_path, random_store, ranks, stage
 ):
     """Recomputed from checkpoints of all steps; resumed half-way; the weights file holds the average."""
     arguments = ("--ema-decay", "0.8", "--checkpoint-interval", "1", "--keep-checkpoints", "99")
-    arguments += ("--zero-stage", str(stage), "--validation-interval", "6")
+    arguments += (*zero_flags(stage), "--validation-interval", "6")
     zygote.run_job(tmp_path, random_store, ranks, "--steps", "6", *arguments)
     zygote.run_job(tmp_path, random_store, ranks, "--steps", "12", *arguments)
     paths = sorted((tmp_path / "runs/job/checkpoints").glob("step-*"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -10,7 +11,9 @@ import sys
 import pytest
 
 from alphazero.network.model.sizes import on_meta_device, rank_bytes
+from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import load_config
+from alphazero.training.engine.deepspeed_config import deepspeed_stage
 from alphazero.training.engine.optimizer import state_numbers
 from tests.support.jobs import holding
 from tests.support.paths import REPOSITORY
@@ -18,14 +21,18 @@ from tests.support.paths import REPOSITORY
 SHARE = 0.15
 
 
-def compare(num_ranks: int, stage: int, optimizer: str = "adamw") -> None:
-    argv = [sys.executable, "-m", holding.__name__, str(num_ranks), str(stage), optimizer]
+def compare(num_ranks: int, stage: int, optimizer: str = "adamw", *extra: str) -> None:
+    argv = [sys.executable, "-m", holding.__name__, str(num_ranks), str(stage), optimizer, *extra]
     done = subprocess.run(
         argv, cwd=REPOSITORY, env=dict(os.environ), capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     network = on_meta_device(load_config("chess_1b", holding.SHAPE).network)
-    expected = rank_bytes(network, state_numbers(network, optimizer), stage, num_ranks)
+    config = load_config("chess_1b", {**holding.SHAPE, "zero_stage": stage})
+    options = holding.WHOLE if "whole" in extra else holding.BUCKETS
+    config = dataclasses.replace(config, deepspeed=DeepSpeedSettings(zero_options=options))
+    moments = state_numbers(network, optimizer)
+    expected = rank_bytes(network, moments, deepspeed_stage(config), num_ranks)
     for held in json.loads(done.stdout.splitlines()[-1]):
         assert held == pytest.approx(expected, rel=SHARE)
 
@@ -48,3 +55,9 @@ def test_two_ranks_keep_what_is_computed() -> None:
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 def test_four_ranks_keep_what_is_computed(stage: int, optimizer: str) -> None:
     compare(4, stage, optimizer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [2, 3])
+def test_ranks_that_keep_whole_gradients_hold_what_they_do_at_stage_1(stage: int) -> None:
+    compare(4, stage, "adamw", "whole")

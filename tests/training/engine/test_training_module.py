@@ -12,7 +12,7 @@ from alphazero.settings.sections import LossConfig, NetworkConfig, TrainingConfi
 from alphazero.training.engine.probe import random_batch
 from alphazero.training.engine.training_module import TrainingModule
 from tests.support.network.attention_bodies import SMALL_ATTENTION
-from tests.support.training.lone_engine import POSITIONS, SPEC
+from tests.support.training.lone_engine import POSITIONS, SHARED_OUT, SPEC
 
 
 def weights_after(lone_engine, settings, stage, num_steps=3):
@@ -27,13 +27,14 @@ def weights_after(lone_engine, settings, stage, num_steps=3):
 
 @pytest.mark.parametrize("stage", [0, *(pytest.param(stage, marks=pytest.mark.slow) for stage in (1, 2)), 3])
 def test_deepspeed_s_timers_and_profiler_work_and_change_nothing(lone_engine, tmp_path, stage, capfd):
-    plain = weights_after(lone_engine, DeepSpeedSettings(), stage)
+    plain = weights_after(lone_engine, SHARED_OUT, stage)
     profile = tmp_path / "profile.txt"
     wanted = DeepSpeedSettings(
+        zero_options=SHARED_OUT.zero_options,
         passed_on={
             "wall_clock_breakdown": True,
             "flops_profiler": {"enabled": True, "profile_step": 1, "output_file": str(profile)},
-        }
+        },
     )
     watched = weights_after(lone_engine, wanted, stage)
     said = capfd.readouterr().out
@@ -56,7 +57,7 @@ def test_the_terms_of_the_last_pass_lie_beside_the_loss_and_hold_no_graph(lone_e
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 def test_activations_lie_channels_last_at_every_stage(lone_engine, stage):
     """Above stage 0 DeepSpeed flattens the weights; the input alone decides then."""
-    engine = lone_engine.make(zero_stage=stage)
+    engine = lone_engine.make(SHARED_OUT, zero_stage=stage)
     layouts = {}
 
     def note(name):

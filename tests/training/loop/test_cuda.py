@@ -13,7 +13,7 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.sections import NetworkConfig
 from tests.support.data.stores import write_random_store
 from tests.support.gpu import DEVICE, LIMIT_S, PRECISIONS, REHEARSAL, on_cuda, on_gpu
-from tests.support.jobs.jobs import state_of, step_lines
+from tests.support.jobs.jobs import SHARED_OUT, state_of, step_lines, zero_flags
 from tests.support.paths import SUPPORT
 
 AT_ONCE = ("--lr-schedule", "constant", "--warmup-steps", "1")
@@ -87,13 +87,13 @@ def test_the_evaluator_says_on_cuda_what_it_says_on_the_cpu():
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+@pytest.mark.parametrize("stage", [0, 1, 2, 3, SHARED_OUT])
 @on_gpu(order=1)
 def test_a_job_on_cuda_trains_what_the_cpu_trains(
     tmp_path, random_store, gpu_jobs, on_the_cpu, stage, optimizer
 ):
     """In fp32 without TF32; ZeRO's channels last with it. NCCL has this one rank."""
-    flags = ("--steps", "10", "--zero-stage", str(stage), "--no-tf32", *OPTIMIZERS[optimizer])
+    flags = ("--steps", "10", *zero_flags(stage), "--no-tf32", *OPTIMIZERS[optimizer])
     output = gpu_jobs.run(tmp_path, random_store, *flags)
     assert REHEARSAL or "nccl" in output
     for line, expected in zip(step_lines(tmp_path), on_the_cpu[optimizer], strict=True):
@@ -114,10 +114,10 @@ def test_a_compiled_network_learns_one_batch_by_heart(tmp_path, one_game, gpu_jo
     learn_by_heart(gpu_jobs, tmp_path, one_game, "--precision", precision, "--compile")
 
 
-@pytest.mark.parametrize("stage", [0, 3])
+@pytest.mark.parametrize("stage", [0, SHARED_OUT])
 @on_gpu(order=1)
 def test_a_run_with_an_average_is_validated_on_the_device(tmp_path, random_store, gpu_jobs, stage):
-    flags = ("--ema-decay", "0.9", "--validation-interval", "3", "--zero-stage", str(stage))
+    flags = ("--ema-decay", "0.9", "--validation-interval", "3", *zero_flags(stage))
     output = gpu_jobs.run(
         tmp_path, random_store, "--steps", "6", *flags, "--validation-data", str(random_store)
     )

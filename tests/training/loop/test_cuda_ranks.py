@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from tests.support.gpu import LIMIT_S, OF_JOBS, need, on_cuda, on_gpu
-from tests.support.jobs.jobs import TINY, command, environment, step_lines
+from tests.support.jobs.jobs import SHARED_OUT, TINY, command, environment, step_lines, zero_flags
 
 STEPS = ("--steps", "10", "--no-tf32")
 EACH_ALONE = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GLOO_SOCKET_IFNAME": "lo"}
@@ -29,10 +29,10 @@ def one_rank(tmp_path_factory, random_store, gpu_jobs):
     return step_lines(directory)
 
 
-@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+@pytest.mark.parametrize("stage", [0, 1, 2, 3, SHARED_OUT])
 @on_gpu(order=1, seconds=30)
 def test_two_ranks_on_one_gpu_train_what_one_rank_trains(tmp_path, random_store, gpu_jobs, one_rank, stage):
-    output = run_two_ranks(gpu_jobs, tmp_path, random_store, "--zero-stage", str(stage))
+    output = run_two_ranks(gpu_jobs, tmp_path, random_store, *zero_flags(stage))
     assert "parameters synchronized" in output and "on 2 ranks" in output
     for line, expected in zip(step_lines(tmp_path), one_rank, strict=True):
         assert line["sample_id_sum"] == expected["sample_id_sum"]

@@ -16,7 +16,8 @@ def losses(directory):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "stage", "where"), [pytest.param(1, 0, "memory", marks=pytest.mark.slow), (2, 1, "backward")]
+    ("ranks", "stage", "where"),
+    [pytest.param(1, 0, "memory", marks=pytest.mark.slow), (2, 1, "backward"), (2, 3, "backward")],
 )
 def test_memory_that_runs_out_is_answered_by_smaller_micro_batches(
     zygote, tmp_path, random_store, monkeypatch, ranks, stage, where

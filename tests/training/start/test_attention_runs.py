@@ -7,7 +7,7 @@ import pytest
 from alphazero.network.weights.lc0_export import write_lc0
 from alphazero.network.weights.open_network import open_weights
 from tests.network.weights.test_lc0_judge import compare
-from tests.support.jobs.jobs import step_lines
+from tests.support.jobs.jobs import SHARED_OUT, step_lines, zero_flags
 from tests.training.start.test_self_play_runs import assert_same, run
 
 BODY = (
@@ -26,12 +26,15 @@ def one_rank(zygote, tmp_path_factory, random_store):
 
 @pytest.mark.parametrize(
     ("stage", "recomputed"),
-    [pytest.param(*one, marks=pytest.mark.slow) for one in ((0, "none"), (2, "scores"), (3, "encoders"))],
+    [
+        pytest.param(*one, marks=pytest.mark.slow)
+        for one in ((0, "none"), (2, "scores"), (3, "encoders"), (SHARED_OUT, "encoders"))
+    ],
 )
 def test_every_zero_stage_trains_what_one_rank_trains(
     zygote, tmp_path, random_store, one_rank, stage, recomputed
 ):
-    flags = ["--steps", STEPS, "--zero-stage", str(stage), "--activation-checkpointing", recomputed]
+    flags = ["--steps", STEPS, *zero_flags(stage), "--activation-checkpointing", recomputed]
     zygote.run_job(tmp_path, random_store, 2, *flags, *BODY)
     losses, expected = ([line["loss"] for line in step_lines(each)] for each in (tmp_path, one_rank))
     assert losses == pytest.approx(expected, rel=1e-3)

@@ -6,12 +6,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.support.jobs.jobs import SHARED_OUT, zero_flags
 from tests.support.jobs.kill_chain import KillChain, Reference, Tally
 
 MOST_KILLS_A_RUN = 5
 # (ranks, ZeRO stage)
 FAST = {(2, 1): 1}
-SLOW = {(ranks, stage): 17 for ranks in (1, 2, 3) for stage in (0, 1)} | {(2, 2): 8, (2, 3): 8}
+SLOW = {(ranks, stage): 17 for ranks in (1, 2, 3) for stage in (0, 1)} | {
+    (2, 2): 8,
+    (2, 3): 8,
+    (2, SHARED_OUT): 8,
+}
 
 
 @pytest.fixture(scope="module")
@@ -23,14 +28,14 @@ def tally() -> Iterator[Tally]:
 
 
 @pytest.fixture(scope="module")
-def killed(zygote, tmp_path_factory, random_store, tally) -> Callable[[int, int, int], None]:
+def killed(zygote, tmp_path_factory, random_store, tally) -> Callable[[int, int | str, int], None]:
     """Runs of so many ranks at a ZeRO stage are killed so many times."""
-    references: dict[tuple[int, int], Reference] = {}
+    references: dict[tuple[int, int | str], Reference] = {}
 
-    def kill(ranks: int, stage: int, kills: int) -> None:
+    def kill(ranks: int, stage: int | str, kills: int) -> None:
         seed = int(os.environ.get("KILL_SEED", random.SystemRandom().randrange(10**6)))
         print(f"KILL_SEED={seed} chooses these instants again")
-        rng, extra = random.Random(seed), ("--zero-stage", str(stage))
+        rng, extra = random.Random(seed), zero_flags(stage)
         if (ranks, stage) not in references:
             directory = tmp_path_factory.mktemp("undisturbed")
             references[ranks, stage] = Reference.of(zygote, directory, random_store, ranks, extra)

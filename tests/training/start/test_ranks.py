@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.jobs.jobs import run_job, step_lines
+from tests.support.jobs.jobs import SHARED_OUT, run_job, step_lines, zero_flags
 from tests.support.paths import SUPPORT
 
 STEPS = "20"
@@ -37,9 +37,12 @@ def test_ranks_train_what_one_rank_trains(zygote, tmp_path, random_store, one_ra
     assert f"on {ranks} ranks" in output
 
 
-@pytest.mark.parametrize("stage", [1, pytest.param(3, marks=pytest.mark.slow)])  # 2: test_attention_runs.py
+# 2: test_attention_runs.py
+@pytest.mark.parametrize(
+    "stage", [1, *(pytest.param(one, marks=pytest.mark.slow) for one in (3, SHARED_OUT))]
+)
 def test_every_zero_stage_trains_what_one_rank_trains(zygote, tmp_path, random_store, one_rank, stage):
-    zygote.run_job(tmp_path, random_store, 2, "--steps", STEPS, "--zero-stage", str(stage))
+    zygote.run_job(tmp_path, random_store, 2, "--steps", STEPS, *zero_flags(stage))
     assert_same_training(step_lines(tmp_path), one_rank)
 
 

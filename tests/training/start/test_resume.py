@@ -8,7 +8,7 @@ import time
 import pytest
 from safetensors.torch import load_file
 
-from tests.support.jobs.jobs import TINY, run_job, step_lines
+from tests.support.jobs.jobs import SHARED_OUT, TINY, run_job, step_lines, zero_flags
 
 ARGUMENTS = ("--steps", "24", "--checkpoint-interval", "6", "--optimizer", "adamw")
 
@@ -68,14 +68,24 @@ def test_a_signal_is_answered_with_a_checkpoint_of_the_step_that_was_done(
     assert (heartbeat["phase"], heartbeat["step"]) == ("end", done)
 
 
+@pytest.mark.parametrize(
+    "stages",
+    [
+        (0, 1, 2),
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in ((3, SHARED_OUT, 3), (SHARED_OUT, 3, SHARED_OUT))
+        ),
+    ],
+)
 def test_a_run_killed_and_resumed_at_other_ranks_and_zero_stages_goes_on(
-    zygote, tmp_path, random_store, undisturbed
+    zygote, tmp_path, random_store, undisturbed, stages
 ):
-    """The same run: 2 ranks at ZeRO 0, killed; 1 at ZeRO 1, killed; 3 at ZeRO 2."""
+    """The same run: 2 ranks, killed; 1 rank, killed; 3 ranks."""
     checkpoints = tmp_path / "runs" / "job" / "checkpoints"
     saved_by: list[str] = []
-    for ranks, stage in ((2, 0), (1, 1), (3, 2)):
-        arguments = [*TINY, "--data", str(random_store), *ARGUMENTS, "--zero-stage", str(stage)]
+    for ranks, stage in zip((2, 1, 3), stages, strict=True):
+        arguments = [*TINY, "--data", str(random_store), *ARGUMENTS, *zero_flags(stage)]
         job = zygote.start(tmp_path, ranks, arguments)
         is_last, known = len(saved_by) == 2, set(checkpoints.glob("step-*"))
         while not is_last and job.is_running() and set(checkpoints.glob("step-*")) == known:

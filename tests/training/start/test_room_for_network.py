@@ -15,6 +15,7 @@ import pytest
 from alphazero.base.errors import ConfigError
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import load_config
+from alphazero.training.engine.deepspeed_config import LIMITS_OF_WEIGHTS
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import Runtime, read_runtime
 from alphazero.training.start.starting_network import require_memory
@@ -60,6 +61,24 @@ def test_a_stage_that_shares_out_what_one_rank_cannot_hold_is_enough() -> None:
     assert "take 4,500,985,996 bytes" in refusal(64, 4 * GIB, zero_stage=3, precision="bf16")
     offloads = DeepSpeedSettings(zero_options={"offload_optimizer": {"device": "cpu"}})
     require_memory(load_config("chess_1b", {}, offloads), runtime_of(1), LONE, lambda _: 0)
+
+
+def test_limits_that_share_the_weights_out_are_named_where_they_help() -> None:
+    """Where ds_config.json lets DeepSpeed have all weights whole, each rank keeps them, as gradients."""
+    numbers = 1_125_246_499
+    whole = {"reduce_bucket_size": numbers, **dict.fromkeys(LIMITS_OF_WEIGHTS, numbers)}
+    for stage in (2, 3):
+        config = load_config("chess_1b", {"zero_stage": stage}, DeepSpeedSettings(zero_options=whole))
+        with pytest.raises(ConfigError) as refused:
+            require_memory(config, runtime_of(8), LONE, lambda _: 6 * GIB)
+        assert f"take {2 * 4 * numbers + 4 * -(-3 * numbers // 8):,} bytes" in str(refused.value)
+        flags = re.search(r"expected (.*) \([0-9,]+ bytes\), or a smaller network$", str(refused.value))[1]
+        assert flags.startswith(
+            "--zero-stage 3 --deepspeed-set zero_optimization.stage3_max_live_parameters="
+        )
+    named = dict(re.findall(r"zero_optimization\.(\w+)=(\d+)", flags))
+    shared = DeepSpeedSettings(zero_options={**whole, **named})
+    require_memory(load_config("chess_1b", {"zero_stage": 3}, shared), runtime_of(8), LONE, lambda _: 6 * GIB)
 
 
 def test_all_ranks_are_refused_alike() -> None:
