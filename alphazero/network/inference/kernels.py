@@ -1,7 +1,7 @@
 """Which kernels evaluate a residual tower on CUDA: one choice for a process, tried on the device before use.
 
-Kernels round differently, so that games differ with them: the ranks of a run choose together and keep their
-choice (planner.choose_kernels); elsewhere each process chooses for itself.
+Kernels round differently, so that games differ with them: the ranks of a run choose together by timing and
+keep their choice (planner.choose_kernels); elsewhere a process takes the first that are right.
 
 The fastest are cuDNN's fused convolutions: bias, residual sum and ReLU in the same call. cuDNN computes
 max(0, convolution + alpha * addend + bias) and rounds once (cuDNN developer guide, fused operation graphs).
@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +23,7 @@ from alphazero.games.lines import random_positions
 from alphazero.games.registry import get_spec
 from alphazero.machine.memory import memory_error
 from alphazero.network.inference.forward import ModuleForward
-from alphazero.network.inference.program import cudnn_by_rule
+from alphazero.network.inference.program import CAPTURE_ERROR_MODE, cudnn_by_rule
 from alphazero.network.model.heads import ConvNorm
 from alphazero.network.model.layers import BatchNorm
 from alphazero.network.model.planes import expand_planes
@@ -31,7 +32,7 @@ from alphazero.settings.sections import NetworkConfig
 
 # Shapes: B positions, C channels, H x W board.
 
-# cuDNN's fused convolutions; PyTorch's operators one after the other. Fastest first.
+# cuDNN's fused convolutions; PyTorch's operators one after the other, which are always right.
 KERNELS = CUDNN, OPERATORS = "cudnn", "operators"
 
 # Other kernels may be so many times as far from the exact result as the operators are, and by a little more.
@@ -42,6 +43,10 @@ BRANCH_SCALE = 0.3
 # Fused kernels take channels in groups of so many: 16 bytes of bf16. Planes of small games are fewer.
 CHANNEL_GROUP = 8
 UNSCALED = 1.0
+TIMED_PASSES = 10
+
+Pass = Callable[[], Sequence[Tensor]]
+MakePass = Callable[[str, torch.dtype], Pass]  # by kernels, in a precision
 
 _chosen = ""
 
@@ -107,7 +112,7 @@ def make_cuda_forward(
 
 
 def kernels_for(network: AlphaZeroNet, device: torch.device, dtype: torch.dtype, batch_size: int) -> str:
-    """Those in use; else the fastest that are right here."""
+    """Those in use; else the first that are right here."""
     if _chosen:
         return _chosen
     return next(name for name in KERNELS if not why_not(name, network.config, device, dtype, batch_size))
@@ -117,55 +122,74 @@ def kernels_for(network: AlphaZeroNet, device: torch.device, dtype: torch.dtype,
 def why_not(
     kernels: str, config: NetworkConfig, device: torch.device, dtype: torch.dtype, batch_size: int
 ) -> str:
-    """Why these kernels are not to evaluate such networks on this device; "" where they may.
-
-    Tried on a small network of the same widths: results must be as near to those in fp64 as the operators'
-    (MOST_ERROR), and the same bits twice. The memory must suffice.
-    """
+    """Why these kernels are not to evaluate such networks on this device; "" where they may."""
     if kernels == OPERATORS:
         return ""
     if config.body != "residual":
         return "they are for residual towers"
-    try:
-        with cudnn_by_rule(), torch.inference_mode():
-            return _fault(kernels, config, device, dtype, batch_size)
-    except Exception as error:  # cuDNN has no such engine, ...
-        if memory_error(error):
-            raise
-        return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+    return trial(evaluation_passes(config, device, batch_size), dtype, None, kernels)[0]
 
 
-def _fault(
-    kernels: str, config: NetworkConfig, device: torch.device, dtype: torch.dtype, batch_size: int
-) -> str:
-    network = _probe_network(config)
+def evaluation_passes(config: NetworkConfig, device: torch.device, batch_size: int) -> MakePass:
+    """Evaluations by a small network of the same widths."""
+    network = probe_network(config)
     packed, _, _ = random_positions(config.game)
     rows = torch.arange(batch_size) % len(packed)
     planes_BCHW = expand_planes(torch.from_numpy(packed)[rows].to(device), network.spec)
 
-    def outputs(forward: ModuleForward, precision: torch.dtype) -> list[Tensor]:
-        return [output.double() for output in forward(planes_BCHW.to(precision))]
+    def make_pass(kernels: str, dtype: torch.dtype) -> Pass:
+        forward, own_BCHW = make_cuda_forward(network, device, dtype, kernels), planes_BCHW.to(dtype)
+        return cudnn_by_rule()(torch.inference_mode()(lambda: forward(own_BCHW)))
 
-    exact = outputs(ModuleForward(network, device, torch.float64), torch.float64)
-    plain = outputs(ModuleForward(network, device, dtype), dtype)
-    tried = make_cuda_forward(network, device, dtype, kernels)
-    first, second = outputs(tried, dtype), outputs(tried, dtype)
-    if not all(torch.equal(one, other) for one, other in zip(first, second, strict=True)):
-        return "they gave other bits the second time"
-    errors, allowed = _errors(first, exact), _errors(plain, exact)
-    for error, usual in zip(errors, allowed, strict=True):
-        if not error <= MOST_ERROR * usual + LEAST_ERROR:
-            return f"their error is {error:.1e} where that of PyTorch's operators is {usual:.1e}"
-    return ""
+    return make_pass
+
+
+def trial(
+    make_pass: MakePass, dtype: torch.dtype, timed_on: torch.device | None, kernels: str
+) -> tuple[str, float]:
+    """Why these kernels are not to be used, "" where they may, and seconds of a pass if timed on a GPU.
+
+    Results must be as near to those in fp64 as the operators' (MOST_ERROR), and the same bits twice. The
+    memory must suffice.
+    """
+    try:
+        exact, plain = make_pass(OPERATORS, torch.float64)(), make_pass(OPERATORS, dtype)()
+        tried = make_pass(kernels, dtype)
+        first, second = tried(), tried()
+        if not all(torch.equal(one, other) for one, other in zip(first, second, strict=True)):
+            return "they gave other bits the second time", 0.0
+        for error, usual in zip(_errors(first, exact), _errors(plain, exact), strict=True):
+            if not error <= MOST_ERROR * usual + LEAST_ERROR:
+                return f"their error is {error:.1e} where that of PyTorch's operators is {usual:.1e}", 0.0
+        return "", _seconds(tried, timed_on) if timed_on else 0.0
+    except Exception as error:  # cuDNN has no such engine, there is no Triton, ...
+        if memory_error(error):
+            raise
+        return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}", 0.0
+
+
+def _seconds(run: Pass, device: torch.device) -> float:
+    """Of a pass as a CUDA graph, in which the time of launches does not show."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode=CAPTURE_ERROR_MODE):
+        run()
+    graph.replay()
+    torch.cuda.synchronize(device)
+    started = time.perf_counter()
+    for _ in range(TIMED_PASSES):
+        graph.replay()
+    torch.cuda.synchronize(device)
+    return (time.perf_counter() - started) / TIMED_PASSES
 
 
 def _errors(outputs: Sequence[Tensor], exact: Sequence[Tensor]) -> list[float]:
-    """The largest error of each output, as a share of the largest number there."""
+    """The largest error of each output, as a share of the largest number there, if one is not 0."""
     pairs = zip(outputs, exact, strict=True)
-    return [float((output - true).abs().max() / true.abs().max()) for output, true in pairs]
+    return [float((output.double() - true).abs().max() / (true.abs().max() or 1)) for output, true in pairs]
 
 
-def _probe_network(config: NetworkConfig) -> AlphaZeroNet:
+@torch.no_grad()
+def probe_network(config: NetworkConfig) -> AlphaZeroNet:
     """A shallow network of these widths whose BatchNorms and biases hide no mistake; always the same."""
     shallow = dataclasses.replace(config, blocks=min(config.blocks, PROBE_BLOCKS), moves_left=False)
     generator = torch.Generator().manual_seed(0)

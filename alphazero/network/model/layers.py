@@ -8,7 +8,7 @@ every CPU.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,8 @@ import alphazero._core as _core
 # Shapes: B positions, C channels (of convolutions I in, O out), H x W board, S = H * W squares.
 
 Bits: TypeAlias = npt.NDArray[np.uint16]
+
+TRITON = "triton"  # the name of squeeze_triton.py's kernels
 
 
 def is_fused(input_BCHW: Tensor, weight: Tensor) -> bool:
@@ -47,9 +49,9 @@ def bits_of(tensor_BCHW: Tensor) -> Bits:
     return boards_BHWC.reshape(len(boards_BHWC), -1, boards_BHWC.shape[3])
 
 
-def narrowed(gradient_BCHW: Tensor) -> Tensor:
-    """bf16 in channels-last memory of a gradient, which may come in any order and precision."""
-    return gradient_BCHW.to(torch.bfloat16).contiguous(memory_format=torch.channels_last)
+def narrowed(gradient_BCHW: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    """A gradient, which may come in any order and precision, in channels-last memory."""
+    return gradient_BCHW.to(dtype).contiguous(memory_format=torch.channels_last)
 
 
 # lc0 folds BatchNorm with this epsilon (lc0 src/neural/network_legacy.cc); another one could not be exported.
@@ -200,6 +202,8 @@ class SqueezeExcitation(nn.Module):
     last C are added (lczero-training tf/tfprocess.py ApplySqueezeExcitation).
     """
 
+    trained_by: ClassVar[str] = ""  # on CUDA, all of this process: TRITON, else PyTorch's operators
+
     def __init__(self, channels: int, units: int) -> None:
         super().__init__()
         self.squeeze = nn.Linear(channels, units)
@@ -212,10 +216,11 @@ class SqueezeExcitation(nn.Module):
 
     def added_to(self, skip_BCHW: Tensor, branch_BCHW: Tensor) -> Tensor:
         """relu(skip + what the module makes of the branch), [B, C, H, W]."""
-        weight = self.excite.bias
-        if self.training and is_fused(branch_BCHW, weight) and is_fused(skip_BCHW, weight):
+        if self.training and self._is_fused(skip_BCHW, branch_BCHW):
+            last = torch.channels_last  # above ZeRO 0 weights are not, nor need be what comes after them
+            skip_BCHW, branch_BCHW = (x.contiguous(memory_format=last) for x in (skip_BCHW, branch_BCHW))
             mean_BC: Tensor = _Squeeze.apply(branch_BCHW)  # type: ignore[no-untyped-call]
-            with torch.autocast("cpu", enabled=False):
+            with torch.autocast(branch_BCHW.device.type, enabled=False):
                 scale_BC, shift_BC = self._scale_and_shift(mean_BC)
             output_BCHW: Tensor = _Excite.apply(  # type: ignore[no-untyped-call]
                 skip_BCHW, branch_BCHW, scale_BC, shift_BC
@@ -224,9 +229,25 @@ class SqueezeExcitation(nn.Module):
         # In place: it saves an activation a block, and nothing else reads the sum.
         return torch.relu_(skip_BCHW + self(branch_BCHW))
 
+    def _is_fused(self, skip_BCHW: Tensor, branch_BCHW: Tensor) -> bool:
+        weight = self.excite.bias
+        if branch_BCHW.device.type == "cpu":
+            return is_fused(branch_BCHW, weight) and is_fused(skip_BCHW, weight)
+        return self.trained_by == TRITON and not torch.compiler.is_compiling()
+
     def _scale_and_shift(self, mean_BC: Tensor) -> tuple[Tensor, Tensor]:
         scale_BC, shift_BC = self.excite(functional.relu(self.squeeze(mean_BC))).chunk(2, dim=1)
         return torch.sigmoid(scale_BC), shift_BC
+
+
+def _call(name: str, *tensors: Tensor) -> None:
+    """The core's function of that name, on CUDA Triton's. Boards are channels last."""
+    if tensors[0].device.type == "cpu":
+        getattr(_core, name)(*(bits_of(one) if one.ndim == 4 else one.numpy() for one in tensors))
+    else:
+        from alphazero.network.model.squeeze_triton import launch  # Triton comes with torch for CUDA alone
+
+        launch(name, *tensors)
 
 
 class _Squeeze(torch.autograd.Function):
@@ -234,14 +255,14 @@ class _Squeeze(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, branch_BCHW: Tensor) -> Tensor:  # noqa: ANN401 - torch has no type for it
-        mean_BC = torch.empty(branch_BCHW.shape[:2])
-        _core.squeeze(bits_of(branch_BCHW), mean_BC.numpy())
-        ctx.shape = branch_BCHW.shape
+        mean_BC = branch_BCHW.new_empty(branch_BCHW.shape[:2], dtype=torch.float32)
+        _call("squeeze", branch_BCHW, mean_BC)
+        ctx.shape, ctx.dtype = branch_BCHW.shape, branch_BCHW.dtype
         return mean_BC
 
     @staticmethod
     def backward(ctx: Any, gradient_BC: Tensor) -> Tensor:  # noqa: ANN401
-        share_BC = (gradient_BC / (ctx.shape[2] * ctx.shape[3])).to(torch.bfloat16)
+        share_BC = (gradient_BC / (ctx.shape[2] * ctx.shape[3])).to(ctx.dtype)
         gradient_BCHW: Tensor = share_BC[:, :, None, None].expand(ctx.shape)
         return gradient_BCHW
 
@@ -259,26 +280,15 @@ class _Excite(torch.autograd.Function):
     ) -> Tensor:
         output_BCHW = torch.empty_like(branch_BCHW)
         scale_BC, shift_BC = scale_BC.detach().contiguous(), shift_BC.detach().contiguous()
-        _core.excite(
-            bits_of(skip_BCHW), bits_of(branch_BCHW), scale_BC.numpy(), shift_BC.numpy(), bits_of(output_BCHW)
-        )
+        _call("excite", skip_BCHW.detach(), branch_BCHW.detach(), scale_BC, shift_BC, output_BCHW)
         ctx.save_for_backward(branch_BCHW, output_BCHW, scale_BC)
         return output_BCHW
 
     @staticmethod
     def backward(ctx: Any, gradient_BCHW: Tensor) -> tuple[Tensor, ...]:  # noqa: ANN401
         branch_BCHW, output_BCHW, scale_BC = ctx.saved_tensors
-        skip_gradient_BCHW = torch.empty_like(branch_BCHW)
-        branch_gradient_BCHW = torch.empty_like(branch_BCHW)
-        scale_gradient_BC, shift_gradient_BC = torch.empty_like(scale_BC), torch.empty_like(scale_BC)
-        _core.excite_backward(
-            bits_of(branch_BCHW),
-            bits_of(output_BCHW),
-            bits_of(narrowed(gradient_BCHW)),
-            scale_BC.numpy(),
-            bits_of(skip_gradient_BCHW),
-            bits_of(branch_gradient_BCHW),
-            scale_gradient_BC.numpy(),
-            shift_gradient_BC.numpy(),
-        )
-        return skip_gradient_BCHW, branch_gradient_BCHW, scale_gradient_BC, shift_gradient_BC
+        gradient_BCHW = narrowed(gradient_BCHW, branch_BCHW.dtype)
+        boards = torch.empty_like(branch_BCHW), torch.empty_like(branch_BCHW)
+        numbers = torch.empty_like(scale_BC), torch.empty_like(scale_BC)
+        _call("excite_backward", branch_BCHW, output_BCHW, gradient_BCHW, scale_BC, *boards, *numbers)
+        return *boards, *numbers

@@ -1,29 +1,27 @@
-"""What all ranks choose together before training: micro-batches, precision, kernels of evaluations."""
+"""What all ranks choose together before training: micro-batches, precision, kernels."""
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
 from alphazero.base.errors import ConfigError, TrainingError
 from alphazero.base.text import counted
 from alphazero.machine.machine import HOST_WEIGHT_VARIABLE
-from alphazero.network.inference.kernels import KERNELS, OPERATORS, use_kernels, why_not
+from alphazero.network.inference.kernels import KERNELS, OPERATORS, evaluation_passes, trial, use_kernels
+from alphazero.network.model.layers import TRITON, SqueezeExcitation
 from alphazero.network.model.precision import DTYPES, evaluation_precision, fast_precisions
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.settings.load import Config
 from alphazero.settings.sections import AUTO, TrainingConfig
 from alphazero.training.engine.deepspeed_config import deepspeed_stage
-from alphazero.training.engine.probe import (
-    fits,
-    largest_that_fits,
-    reserve_bytes,
-)
+from alphazero.training.engine.probe import fits, largest_that_fits, reserve_bytes, squeeze_passes
 from alphazero.training.ranks.batch import BatchPlan, idle_notice, micro_batch_sizes, plan_batches
-from alphazero.training.ranks.exchange import Exchange
+from alphazero.training.ranks.exchange import Exchange, Json
 from alphazero.training.ranks.runtime import Runtime
 
 
@@ -183,20 +181,52 @@ def choose_kernels(
         use_kernels(kept)  # for a return to GPUs
         said = f"changed arithmetic: evaluations on CPUs, were by {kept} kernels: games will differ"
         return [said] if kept else []
-    lines = []
-    chosen = OPERATORS
-    for kernels in dict.fromkeys((*([kept] if kept else ()), *KERNELS)):
-        dtype = DTYPES.get(precision, torch.float32)
-        reason = why_not(kernels, network, device, dtype, own.evaluation_batch) if on_gpu else ""
-        fault = next(
-            (f"rank {rank}: {text}" for rank, text in enumerate(exchange.gather(reason)) if text), ""
-        )
-        if not fault:
-            chosen = kernels
-            break
-        lines.append(f"no {kernels} kernels for evaluations: {fault}")
+    names = KERNELS if network.body == "residual" else (OPERATORS,)
+    how = None
+    if on_gpu and len(names) > 1:
+        passes = evaluation_passes(network, device, own.evaluation_batch)
+        how = functools.partial(trial, passes, DTYPES.get(precision, torch.float32), device)
+    chosen, lines = _fastest("evaluations", names, kept, how, exchange)
     use_kernels(chosen)
-    lines.append(f"evaluations by {chosen} kernels")
-    if kept and chosen != kept:
-        lines.append(f"changed arithmetic: evaluations by {chosen} kernels, were {kept}: games will differ")
     return lines
+
+
+def choose_squeeze(
+    config: Config, device: torch.device, saved: TrainingState | None, exchange: Exchange
+) -> list[str]:
+    """Choose what trains squeeze-excitation on the GPUs of all ranks, this process too; lines for the banner.
+
+    saved: as above; where it names nothing, PyTorch's operators have trained it. Collective.
+    """
+    network, kept = config.network, saved.squeeze if saved else ""
+    SqueezeExcitation.trained_by = kept  # for a return to GPUs
+    has_choice = network.body == "residual" and network.se_ratio > 0 and not config.training.compile
+    if not has_choice or not all(exchange.numbers(int(device.type == "cuda"))):
+        return []
+    kept = kept or (OPERATORS if saved else "")
+    how = functools.partial(trial, squeeze_passes(config, device), DTYPES[config.training.precision], device)
+    chosen, lines = _fastest("squeeze-excitation in training", (OPERATORS, TRITON), kept, how, exchange)
+    SqueezeExcitation.trained_by = chosen
+    return lines
+
+
+def _fastest(
+    what: str, names: Sequence[str], kept: str, how: Callable[[str], Json] | None, exchange: Exchange
+) -> tuple[str, list[str]]:
+    """The kernels kept, else those that take least on the slowest rank, and lines. how: None on a CPU."""
+    lines, times = [], {}
+    for name in dict.fromkeys((*([kept] if kept else ()), *names)):
+        answers = exchange.gather(how(name) if how else ("", 0.0))
+        fault = next((f"rank {rank}: {text}" for rank, (text, _) in enumerate(answers) if text), "")
+        if fault:
+            lines.append(f"no {name} kernels for {what}: {fault}")
+        else:
+            times[name] = max(seconds for _, seconds in answers)
+        if name == kept and not fault:
+            break
+    chosen = min(times, key=times.__getitem__, default=OPERATORS)
+    each = ", ".join(f"{name} {1000 * seconds:.3g} ms" for name, seconds in times.items())
+    lines.append(f"{what} by {chosen} kernels" + (f" ({each})" if len(times) > 1 else ""))
+    if kept and chosen != kept:
+        lines.append(f"changed arithmetic: {what} by {chosen} kernels, were {kept}")
+    return chosen, lines

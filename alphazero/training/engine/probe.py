@@ -1,4 +1,4 @@
-"""Trial passes before the DeepSpeed engine exists: what fits into the memory of a GPU.
+"""Trial passes before the DeepSpeed engine exists: what fits into the memory of a GPU, what is fast there.
 
 Everything here is local to one rank and without collectives; the ranks then choose together (planner.py).
 """
@@ -13,11 +13,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from alphazero.games.batch import Batch
-from alphazero.games.registry import GameSpec
+from alphazero.games.registry import GameSpec, get_spec
 from alphazero.machine.memory import memory_error
+from alphazero.network.inference.kernels import MakePass, Pass, probe_network
+from alphazero.network.model.layers import SqueezeExcitation
 from alphazero.network.model.planes import to_device
+from alphazero.network.model.precision import DTYPES, autocast
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.load import Config
 from alphazero.training.engine.deepspeed_config import DEFAULT_BUCKET, keeps_gradients
@@ -29,6 +33,7 @@ FLOAT_BYTES = 4  # parameters, gradients and optimizer state are fp32 in every p
 MOVES_PER_POSITION = 48
 # NCCL's buffers and what cuBLAS and cudnn take aside: a few hundred MiB on 8 devices.
 LIBRARY_BYTES = 512 << 20
+TRIAL_BOARDS = 512
 
 
 def largest_that_fits(sizes: Sequence[int], fits: Callable[[int], bool]) -> int | None:
@@ -127,3 +132,29 @@ def reserve_bytes(network: AlphaZeroNet, config: Config, world_size: int) -> int
     if training.ema_decay:
         total += size
     return total + LIBRARY_BYTES
+
+
+def squeeze_passes(config: Config, device: torch.device) -> MakePass:
+    """The end of a residual block and its gradients, by what trains squeeze-excitation."""
+    network, spec, precision = config.network, get_spec(config.network.game), config.training.precision
+    shape = 3, TRIAL_BOARDS, spec.board_height, spec.board_width, network.filters
+    chance = torch.Generator(device).manual_seed(0)
+    numbers = torch.randn(shape, generator=chance, device=device).to(DTYPES[precision])
+    numbers[0] += 8 * numbers[0].sign()  # else rounding would decide what ReLU lets pass
+    skip_BCHW, branch_BCHW, gradient_BCHW = numbers.permute(0, 1, 4, 2, 3)
+
+    def make_pass(kernels: str, dtype: torch.dtype) -> Pass:
+        own = probe_network(network).to(device, torch.promote_types(dtype, torch.float32)).train()
+        end = next(module for module in own.modules() if isinstance(module, SqueezeExcitation))
+        inputs = [tensor.to(dtype).detach().requires_grad_() for tensor in (skip_BCHW, branch_BCHW)]
+        wanted, given_BCHW = [*inputs, *end.parameters()], gradient_BCHW.to(dtype)
+
+        def run() -> Sequence[Tensor]:
+            SqueezeExcitation.trained_by = kernels
+            with autocast(device, precision, keep_casts=False):
+                output_BCHW = end.added_to(*inputs)
+            return [output_BCHW.detach(), *torch.autograd.grad(output_BCHW, wanted, given_BCHW)]
+
+        return run
+
+    return make_pass

@@ -13,6 +13,7 @@ from alphazero.base.text import counted
 from alphazero.games.batch import MicroBatch
 from alphazero.machine.memory import memory_error, read_memory
 from alphazero.network.inference.kernels import kernels_in_use
+from alphazero.network.model.layers import SqueezeExcitation
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint, Tensors, TrainingState
 from alphazero.run import checkpoint_files
@@ -411,6 +412,7 @@ class Trainer:
             self_play=source.self_play,
             num_threads=torch.get_num_threads(),
             kernels=kernels_in_use(),
+            squeeze=SqueezeExcitation.trained_by,
         )
 
     def _beat(self, phase: Phase) -> None:

@@ -5,7 +5,15 @@ import pytest
 import torch
 
 from alphazero.network.inference.evaluator import NetworkEvaluator
-from alphazero.network.inference.kernels import CUDNN, KERNELS, OPERATORS, use_kernels, why_not
+from alphazero.network.inference.kernels import (
+    CUDNN,
+    KERNELS,
+    OPERATORS,
+    evaluation_passes,
+    trial,
+    use_kernels,
+    why_not,
+)
 from alphazero.network.inference.program import CudaRunner
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.sections import NetworkConfig
@@ -133,3 +141,7 @@ def test_fused_convolutions_of_cudnn_are_right_on_this_device(precision, filters
     """A GPU that has none plays by PyTorch's operators; this is how that is found out."""
     config = NetworkConfig(blocks=2, filters=filters)
     assert why_not(CUDNN, config, CUDA, precision, 256) == ""
+    passes = evaluation_passes(config, CUDA, 256)
+    for kernels in KERNELS:
+        fault, seconds = trial(passes, precision, CUDA, kernels)
+        assert fault == "" and 0 < seconds < 1

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import threading
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -10,15 +11,21 @@ import torch
 
 from alphazero.games.batch import Batch
 from alphazero.games.registry import get_spec
+from alphazero.network.inference.kernels import OPERATORS, trial
+from alphazero.network.model import layers
+from alphazero.network.model.layers import TRITON, SqueezeExcitation
 from alphazero.network.model.planes import to_device
+from alphazero.network.model.precision import DTYPES
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.settings.load import load_config
 from alphazero.settings.sections import LossConfig, NetworkConfig, TrainingConfig
 from alphazero.training.engine.graphed_network import CudaRecorder
-from alphazero.training.engine.probe import random_batch
+from alphazero.training.engine.probe import random_batch, squeeze_passes
 from alphazero.training.engine.training_module import TrainingModule
-from tests.support.gpu import DEVICE, PRECISIONS, on_cuda, on_gpu
+from tests.support.gpu import DEVICE, PRECISIONS, need, on_cuda, on_gpu
 
 SPEC = get_spec("chess")
+CONFIGS = {"chess": "chess_20x256", "connect4": "connect4"}
 
 
 def modules(**changes: object) -> tuple[TrainingModule, TrainingModule, list[str]]:
@@ -47,6 +54,35 @@ def train(module: TrainingModule, sizes: tuple[int, ...] = (64, 64, 64)) -> list
                 parameter -= 0.01 * parameter.grad
                 parameter.grad = None
     return [loss.item() for loss in losses]
+
+
+@on_cuda(order=2, seconds=60)
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_squeeze_excitation_by_triton_trains_as_by_operators_and_is_recorded(precision, monkeypatch):
+    need("triton")
+    plain, recorded, said = modules(precision=precision)
+    losses = train(plain)
+    monkeypatch.setattr(SqueezeExcitation, "trained_by", TRITON)
+    with mock.patch.object(layers, "_call", wraps=layers._call) as call:
+        assert train(recorded) == pytest.approx(losses, rel=1e-4 if precision == "fp32" else 2e-2)
+    assert said == []
+    assert {name for name, *_ in (each.args for each in call.call_args_list)} == {
+        *("squeeze", "excite", "excite_backward")
+    }
+
+
+@on_cuda(order=2, seconds=60)
+@pytest.mark.parametrize("game", ["chess", "connect4"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_a_trial_finds_triton_s_kernels_right_and_times_both_ways(precision, game, monkeypatch):
+    need("triton")
+    monkeypatch.setattr(SqueezeExcitation, "trained_by", "")
+    flags = {"filters": 96, "se_ratio": 8, "precision": precision}
+    device = torch.device("cuda", 0)
+    passes = squeeze_passes(load_config(CONFIGS[game], flags), device)
+    for kernels in (OPERATORS, TRITON):
+        fault, seconds = trial(passes, DTYPES[precision], device, kernels)
+        assert fault == "" and 0 < seconds < 1
 
 
 @on_cuda(order=3, seconds=60)

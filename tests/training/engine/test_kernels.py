@@ -1,7 +1,7 @@
-"""Kernels of evaluations on GPUs are one choice for all ranks, kept by the run; a change is said."""
+"""Kernels on GPUs are one choice for all ranks, by time, kept by the run; a change is said."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -9,10 +9,11 @@ import torch
 
 from alphazero.network.inference import kernels
 from alphazero.network.inference.kernels import CUDNN, OPERATORS
+from alphazero.network.model.layers import TRITON, SqueezeExcitation
 from alphazero.network.weights.checkpoint import TrainingState
-from alphazero.settings.load import load_config
+from alphazero.settings.load import Config, load_config
 from alphazero.training.engine import planner
-from alphazero.training.engine.planner import choose_kernels
+from alphazero.training.engine.planner import choose_kernels, choose_squeeze
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 SELF_PLAY = load_config("", {"mode": "selfplay"})
@@ -20,10 +21,10 @@ SAVED = TrainingState(8, 16, 0, 32, 8, "", 1, {})
 
 
 class TwoRanks:
-    """This rank and a second one on a GPU, which lacks the kernels named and asks the same questions."""
+    """This rank and a second one on a GPU, which lacks the kernels named and measures `there`, in ms."""
 
-    def __init__(self, lacks: tuple[str, ...]) -> None:
-        self.lacks, self.asked = lacks, []
+    def __init__(self, lacks: tuple[str, ...], there: Mapping[str, float]) -> None:
+        self.lacks, self.there, self.asked = lacks, there, []
 
     def numbers(self, own: int) -> list[int]:
         return [own, 1]
@@ -31,28 +32,51 @@ class TwoRanks:
     def on_each(self, action: Callable[[], Any]) -> Any:
         return action()
 
-    def gather(self, own: str) -> list[str]:
-        return [own, "no such thing" if self.asked[-1] in self.lacks else ""]
+    def gather(self, own: tuple[str, float]) -> list[list[object]]:
+        asked = self.asked[-1]
+        return [
+            list(own),
+            ["no such thing" if asked in self.lacks else "", self.there.get(asked, 2.0) / 1000],
+        ]
 
 
 @pytest.fixture
 def choose(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Chooses where this rank and the other one lack kernels; the choice of this process and the lines."""
+    """Chooses where this rank and the other one lack kernels; the choice of this process and the lines.
 
-    def run(here: tuple[str, ...], there: tuple[str, ...], saved: str | None) -> tuple[str, list[str]]:
-        ranks = TwoRanks(there)
+    times: milliseconds of this rank and of the other one, by kernels; all else takes 2.
+    """
 
-        def why_not(kernels: str, *rest: object) -> str:
+    def run(
+        here: tuple[str, ...],
+        there: tuple[str, ...],
+        saved: str | None,
+        times: tuple[Mapping[str, float], Mapping[str, float]] = (
+            {CUDNN: 1, TRITON: 1},
+            {CUDNN: 1, TRITON: 1},
+        ),
+        config: Config = SELF_PLAY,
+        what: str = "kernels",
+    ) -> tuple[str, list[str]]:
+        ranks = TwoRanks(there, times[1])
+
+        def trial(make_pass: object, dtype: object, timed_on: object, kernels: str) -> tuple[str, float]:
             ranks.asked.append(kernels)
-            return "no compiler" if kernels in here else ""
+            return "no compiler" if kernels in here else "", times[0].get(kernels, 2.0) / 1000
 
-        monkeypatch.setattr(planner, "why_not", why_not)
-        state = None if saved is None else dataclasses.replace(SAVED, kernels=saved)
-        lines = choose_kernels(SELF_PLAY, CUDA, state, ranks)  # type: ignore[arg-type]
-        return kernels.kernels_in_use(), lines
+        monkeypatch.setattr(planner, "trial", trial)
+        monkeypatch.setattr(planner, "evaluation_passes", lambda *rest: None)
+        monkeypatch.setattr(planner, "squeeze_passes", lambda *rest: None)
+        state = None if saved is None else dataclasses.replace(SAVED, **{what: saved})
+        if what == "kernels":
+            lines = choose_kernels(config, CUDA, state, ranks)  # type: ignore[arg-type]
+            return kernels.kernels_in_use(), lines
+        lines = choose_squeeze(config, CUDA, state, ranks)  # type: ignore[arg-type]
+        return SqueezeExcitation.trained_by, lines
 
     yield run
     kernels.use_kernels("")
+    SqueezeExcitation.trained_by = ""
 
 
 @pytest.mark.parametrize(
@@ -66,7 +90,7 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_the_fastest_kernels_that_every_rank_has_are_chosen_for_all(choose, here, there, chosen):
     kernels_of_all, lines = choose(here, there, None)
     assert kernels_of_all == chosen
-    assert f"evaluations by {chosen} kernels" in lines
+    assert lines[-1].startswith(f"evaluations by {chosen} kernels")
     if there:
         assert any("1: no such thing" in line for line in lines)
 
@@ -79,6 +103,56 @@ def test_devices_that_cannot_keep_them_say_that_games_will_differ(choose):
     chosen, lines = choose((), (CUDNN,), CUDNN)
     assert chosen == OPERATORS
     assert "kernels, were cudnn" in lines[-1]
+
+
+def test_the_slowest_rank_decides_which_kernels_are_the_fastest(choose):
+    chosen, lines = choose((), (), None, ({CUDNN: 1, OPERATORS: 2}, {CUDNN: 4, OPERATORS: 3}))
+    assert (chosen, lines) == (OPERATORS, ["evaluations by operators kernels (cudnn 4 ms, operators 3 ms)"])
+
+
+SQUEEZE = {"config": load_config("", {"se_ratio": 4, "precision": "bf16"}), "what": "squeeze"}
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "times", "chosen"),
+    [
+        ((), (), {TRITON: 1}, TRITON),
+        ((), (), {TRITON: 3}, OPERATORS),
+        ((TRITON,), (), {}, OPERATORS),
+        ((), (TRITON,), {}, OPERATORS),
+    ],
+)
+def test_squeeze_excitation_is_trained_by_what_is_right_on_all_ranks_and_fastest(
+    choose, here, there, times, chosen
+):
+    found, lines = choose(here, there, None, (times, times), **SQUEEZE)
+    assert found == chosen
+    assert lines[-1].startswith(f"squeeze-excitation in training by {chosen} kernels")
+    if here or there:
+        assert lines[0].startswith("no triton kernels for squeeze-excitation in training: rank ")
+
+
+@pytest.mark.parametrize("saved", [OPERATORS, TRITON])
+def test_a_resumed_run_trains_squeeze_excitation_as_before(choose, saved):
+    times = {OPERATORS: 1, TRITON: 1, saved: 5}
+    line = f"squeeze-excitation in training by {saved} kernels"
+    assert choose((), (), saved, (times, times), **SQUEEZE) == (saved, [line])
+
+
+def test_a_run_that_knew_no_such_choice_goes_on_with_the_operators(choose):
+    assert choose((), (), "", **SQUEEZE)[0] == OPERATORS
+
+
+def test_without_triton_a_run_that_was_trained_by_it_says_that_its_arithmetic_changes(choose):
+    chosen, lines = choose((), (TRITON,), TRITON, **SQUEEZE)
+    assert chosen == OPERATORS
+    assert lines[-1].startswith("changed arithmetic: ") and lines[-1].endswith("were triton")
+
+
+@pytest.mark.parametrize("flags", [{"se_ratio": 0}, {"se_ratio": 4, "compile": True}])
+def test_plain_towers_and_compiled_ones_have_no_such_choice(choose, flags):
+    config = load_config("", flags)
+    assert choose((), (), None, config=config, what="squeeze") == ("", [])
 
 
 class Alone:

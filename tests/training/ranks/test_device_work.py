@@ -23,6 +23,8 @@ from torch.utils._pytree import tree_leaves
 
 from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import get_spec
+from alphazero.network.model import layers
+from alphazero.network.model.layers import TRITON, SqueezeExcitation
 from alphazero.network.model.planes import plane_constants
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.run.directory import RunDirectory
@@ -272,6 +274,16 @@ def test_a_step_of_20x256_whose_passes_are_recorded_asks_for_126_operations_besi
         ends = (policy_BA, wdl_B3)
         torch.autograd.grad(ends, list(engine.network.parameters()), [torch.empty_like(end) for end in ends])
     assert 320 < mode.work.num_launches == work.num_launches - (120 if network else 126)
+
+
+@pytest.mark.parametrize(("trained_by", "operations"), [("", 876), (TRITON, 777)])
+def test_a_step_of_20x256_with_squeeze_excitation(lone_runtime, monkeypatch, trained_by, operations):
+    """Each of Triton's kernels is one operation."""
+    monkeypatch.setattr(SqueezeExcitation, "trained_by", trained_by)
+    monkeypatch.setattr(layers, "_call", lambda name, *tensors: tensors[-1].zero_())
+    flags = {"batch_size": 64, "precision": "fp32", "validation_interval": 0, "log_interval": 100}
+    config = load_config("chess_20x256", {**flags, **PLAIN, "se_ratio": 8})
+    assert count_step(config, 1, lone_runtime)[0].num_launches == operations
 
 
 def test_a_norm_is_taken_of_all_gradients_at_once(lone_runtime):
