@@ -31,8 +31,8 @@ PATIENCE, LEAST_LIMIT_S = 4.0, 60.0
 # What the trainer imports beyond what inference needs.
 TRAINER_NEEDS = ("deepspeed", "hjson", "chess", "zstandard", "isal")
 BATCHES, USUAL_BATCH = (256, 512, 1024, 2048, 4096), 1024
-# Kernels of evaluations that are not fused; their own module (alphazero/network/inference) imports torch.
-OPERATORS = "operators"
+# Kernels of evaluations; their own module (alphazero/network/inference) imports torch.
+OPERATORS, CUDNN_TRITON = "operators", "cudnn+triton"
 LINE_LENGTH = 120  # of pages
 # lc0's BT4 and T1 (configs/): encoders, channels, heads, feed-forward units; what else they have.
 ENCODERS: dict[str, tuple[Any, ...]] = {
@@ -133,6 +133,8 @@ def rows(device: str, *, tiny: bool) -> list[Row]:
     ordered += [make.training(usual), make.preset(usual)]
     ordered += [make.training(usual, stage=stage) for stage in (1, 2, 3)]
     ordered += [make.selfplay((10, 128), batch, se_ratio=8) for batch in ((4,) if tiny else (4096, 1024))]
+    if device == "cuda":
+        ordered.append(make.selfplay((10, 128), 4096, "--kernels", CUDNN_TRITON, se_ratio=8))
     least = 16 if tiny else 256
     ordered += [make.engine((20, 256), least), make.engine((6, 64), least, se_ratio=8)]
     for pass_of in ("--backward", "--evaluates"):

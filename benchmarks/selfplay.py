@@ -47,7 +47,9 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--rounds", type=count, default=3)
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
     parser.add_argument("--precision", choices=EVALUATION_PRECISIONS, default="bf16")
-    parser.add_argument("--kernels", choices=KERNELS, default="", help="of CUDA (default: the fastest)")
+    parser.add_argument(
+        "--kernels", choices=KERNELS, default="", help="of CUDA (default: the first that are right)"
+    )
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)
     config = NetworkConfig(game=args.game, blocks=args.blocks, filters=args.filters, se_ratio=args.se_ratio)

@@ -25,15 +25,16 @@ from alphazero.machine.memory import memory_error
 from alphazero.network.inference.forward import ModuleForward
 from alphazero.network.inference.program import CAPTURE_ERROR_MODE, cudnn_by_rule
 from alphazero.network.model.heads import ConvNorm
-from alphazero.network.model.layers import BatchNorm
+from alphazero.network.model.layers import TRITON, BatchNorm, SqueezeExcitation
 from alphazero.network.model.planes import expand_planes
 from alphazero.network.model.resnet import AlphaZeroNet, ResidualBlock
 from alphazero.settings.sections import NetworkConfig
 
 # Shapes: B positions, C channels, H x W board.
 
-# cuDNN's fused convolutions; PyTorch's operators one after the other, which are always right.
-KERNELS = CUDNN, OPERATORS = "cudnn", "operators"
+# cuDNN's fused convolutions; PyTorch's operators one after the other, which are always right; cuDNN's with
+# Triton's between the second convolution of a block with squeeze-excitation and its end.
+KERNELS = CUDNN, OPERATORS, CUDNN_TRITON = "cudnn", "operators", "cudnn+triton"
 
 # Other kernels may be so many times as far from the exact result as the operators are, and by a little more.
 MOST_ERROR, LEAST_ERROR = 2.0, 1e-6
@@ -63,12 +64,16 @@ def kernels_in_use() -> str:
 
 
 class CudnnForward(ModuleForward):
-    """The modules with every convolution before a ReLU fused with it."""
+    """The modules with every convolution before a ReLU fused with it. squeeze: `evaluated_by` of blocks."""
 
-    def __init__(self, network: AlphaZeroNet, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, network: AlphaZeroNet, device: torch.device, dtype: torch.dtype, squeeze: str = ""
+    ) -> None:
         super().__init__(network, device, dtype)
         self.description = f"fused convolutions of cuDNN on {device.type}, {dtype}"
         for module in list(self.network.modules()):
+            if isinstance(module, SqueezeExcitation):
+                module.evaluated_by = squeeze
             for name, child in module.named_children():
                 if isinstance(child, ConvNorm) and can_be_fused(child.conv):
                     setattr(module, name, FusedConv(child.conv))
@@ -108,14 +113,24 @@ def make_cuda_forward(
     network: AlphaZeroNet, device: torch.device, dtype: torch.dtype, kernels: str
 ) -> ModuleForward:
     """The forward pass by these kernels."""
-    return (CudnnForward if kernels == CUDNN else ModuleForward)(network, device, dtype)
+    if kernels == OPERATORS:
+        return ModuleForward(network, device, dtype)
+    return CudnnForward(network, device, dtype, TRITON if kernels == CUDNN_TRITON else "")
+
+
+def kernels_of(config: NetworkConfig) -> tuple[str, ...]:
+    """Those that there are for such a network, in the order of choice outside a run."""
+    if config.body != "residual":
+        return (OPERATORS,)
+    return KERNELS if config.se_ratio else (CUDNN, OPERATORS)
 
 
 def kernels_for(network: AlphaZeroNet, device: torch.device, dtype: torch.dtype, batch_size: int) -> str:
     """Those in use; else the first that are right here."""
     if _chosen:
         return _chosen
-    return next(name for name in KERNELS if not why_not(name, network.config, device, dtype, batch_size))
+    names = kernels_of(network.config)
+    return next(name for name in names if not why_not(name, network.config, device, dtype, batch_size))
 
 
 @functools.lru_cache(maxsize=64)
@@ -125,8 +140,6 @@ def why_not(
     """Why these kernels are not to evaluate such networks on this device; "" where they may."""
     if kernels == OPERATORS:
         return ""
-    if config.body != "residual":
-        return "they are for residual towers"
     return trial(evaluation_passes(config, device, batch_size), dtype, None, kernels)[0]
 
 

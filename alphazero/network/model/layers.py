@@ -203,6 +203,7 @@ class SqueezeExcitation(nn.Module):
     """
 
     trained_by: ClassVar[str] = ""  # on CUDA, all of this process: TRITON, else PyTorch's operators
+    evaluated_by = ""  # the same, of one that is not trained
 
     def __init__(self, channels: int, units: int) -> None:
         super().__init__()
@@ -216,12 +217,12 @@ class SqueezeExcitation(nn.Module):
 
     def added_to(self, skip_BCHW: Tensor, branch_BCHW: Tensor) -> Tensor:
         """relu(skip + what the module makes of the branch), [B, C, H, W]."""
-        if self.training and self._is_fused(skip_BCHW, branch_BCHW):
+        if self._is_fused(skip_BCHW, branch_BCHW):
             last = torch.channels_last  # above ZeRO 0 weights are not, nor need be what comes after them
             skip_BCHW, branch_BCHW = (x.contiguous(memory_format=last) for x in (skip_BCHW, branch_BCHW))
             mean_BC: Tensor = _Squeeze.apply(branch_BCHW)  # type: ignore[no-untyped-call]
             with torch.autocast(branch_BCHW.device.type, enabled=False):
-                scale_BC, shift_BC = self._scale_and_shift(mean_BC)
+                scale_BC, shift_BC = self._scale_and_shift(mean_BC.to(self.excite.weight.dtype))
             output_BCHW: Tensor = _Excite.apply(  # type: ignore[no-untyped-call]
                 skip_BCHW, branch_BCHW, scale_BC, shift_BC
             )
@@ -232,8 +233,9 @@ class SqueezeExcitation(nn.Module):
     def _is_fused(self, skip_BCHW: Tensor, branch_BCHW: Tensor) -> bool:
         weight = self.excite.bias
         if branch_BCHW.device.type == "cpu":
-            return is_fused(branch_BCHW, weight) and is_fused(skip_BCHW, weight)
-        return self.trained_by == TRITON and not torch.compiler.is_compiling()
+            return self.training and is_fused(branch_BCHW, weight) and is_fused(skip_BCHW, weight)
+        kernels = self.trained_by if self.training else self.evaluated_by
+        return kernels == TRITON and not torch.compiler.is_compiling()
 
     def _scale_and_shift(self, mean_BC: Tensor) -> tuple[Tensor, Tensor]:
         scale_BC, shift_BC = self.excite(functional.relu(self.squeeze(mean_BC))).chunk(2, dim=1)

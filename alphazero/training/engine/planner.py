@@ -11,7 +11,7 @@ import torch
 from alphazero.base.errors import ConfigError, TrainingError
 from alphazero.base.text import counted
 from alphazero.machine.machine import HOST_WEIGHT_VARIABLE
-from alphazero.network.inference.kernels import KERNELS, OPERATORS, evaluation_passes, trial, use_kernels
+from alphazero.network.inference.kernels import OPERATORS, evaluation_passes, kernels_of, trial, use_kernels
 from alphazero.network.model.layers import TRITON, SqueezeExcitation
 from alphazero.network.model.precision import DTYPES, evaluation_precision, fast_precisions
 from alphazero.network.model.resnet import AlphaZeroNet
@@ -181,7 +181,7 @@ def choose_kernels(
         use_kernels(kept)  # for a return to GPUs
         said = f"changed arithmetic: evaluations on CPUs, were by {kept} kernels: games will differ"
         return [said] if kept else []
-    names = KERNELS if network.body == "residual" else (OPERATORS,)
+    names = kernels_of(network)
     how = None
     if on_gpu and len(names) > 1:
         passes = evaluation_passes(network, device, own.evaluation_batch)

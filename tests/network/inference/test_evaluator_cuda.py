@@ -137,9 +137,9 @@ def test_a_batch_allocates_nothing_on_the_device(network):
 
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize("filters", [64, 256])
-def test_fused_convolutions_of_cudnn_are_right_on_this_device(precision, filters):
+def test_fused_kernels_are_right_on_this_device(precision, filters):
     """A GPU that has none plays by PyTorch's operators; this is how that is found out."""
-    config = NetworkConfig(blocks=2, filters=filters)
+    config = NetworkConfig(blocks=2, filters=filters, se_ratio=8)
     assert why_not(CUDNN, config, CUDA, precision, 256) == ""
     passes = evaluation_passes(config, CUDA, 256)
     for kernels in KERNELS:

@@ -68,8 +68,8 @@ def test_a_board_has_the_same_bits_in_any_company(interpreted):
 
 @NEEDS_TRITON
 def test_a_trial_finds_them_right_and_a_lost_shift_wrong(interpreted):
-    right, wrong = interpreted["trials"]
-    assert right == "" and wrong.startswith("their error is ")
+    right, wrong, of_evaluations = interpreted["trials"]
+    assert right == of_evaluations == "" and wrong.startswith("their error is ")
 
 
 @NEEDS_TRITON

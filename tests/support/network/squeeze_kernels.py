@@ -11,9 +11,12 @@ from unittest import mock
 import torch
 from torch.nn import functional
 
-from alphazero.network.inference.kernels import trial
+from alphazero.network.inference import kernels
+from alphazero.network.inference.forward import ModuleForward
+from alphazero.network.inference.kernels import CUDNN_TRITON, evaluation_passes, trial
 from alphazero.network.model import layers, squeeze_triton
 from alphazero.network.model.layers import TRITON, SqueezeExcitation
+from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.load import load_config
 from alphazero.training.engine import probe
 
@@ -87,11 +90,31 @@ def trials() -> list[str]:
         return [right, trial(passes, torch.bfloat16, None, TRITON)[0]]
 
 
+def trial_of_evaluations() -> str:
+    """What a trial says of evaluations; the convolutions are PyTorch's, as cuDNN is not there."""
+
+    def forward_by(
+        network: AlphaZeroNet, device: torch.device, dtype: torch.dtype, name: str
+    ) -> ModuleForward:
+        forward = ModuleForward(network, device, dtype)
+        for module in forward.network.modules():
+            if isinstance(module, SqueezeExcitation) and name == CUDNN_TRITON:
+                module.evaluated_by = TRITON
+        return forward
+
+    config = load_config("connect4", {"filters": 32, "se_ratio": 4})
+    with mock.patch.object(kernels, "make_cuda_forward", forward_by):
+        return trial(evaluation_passes(config.network, CPU, 4), torch.bfloat16, None, CUDNN_TRITON)[0]
+
+
 def interpret() -> dict[str, object]:
     """Numbers of the kernels on the CPU."""
+    evaluated = []
 
     def is_fused(module: SqueezeExcitation, *tensors: torch.Tensor) -> bool:
-        return module.trained_by == TRITON and tensors[0].dtype is not torch.float64
+        by = module.trained_by if module.training else module.evaluated_by
+        evaluated.append(by == TRITON and not module.training)
+        return by == TRITON and tensors[0].dtype is not torch.float64
 
     SqueezeExcitation.trained_by = TRITON
     with (
@@ -100,7 +123,12 @@ def interpret() -> dict[str, object]:
         mock.patch.object(probe, "TRIAL_BOARDS", 4),
     ):
         measured = [(case[-1], errors(*case)) for case in CASES]
-        return {"errors": measured, "edges": edges(), "in_company": in_company(), "trials": trials()}
+        of_evaluations = trial_of_evaluations()
+        assert any(evaluated)
+        return {
+            **{"errors": measured, "edges": edges(), "in_company": in_company()},
+            "trials": [*trials(), of_evaluations],
+        }
 
 
 def compiled() -> list[list[object]]:

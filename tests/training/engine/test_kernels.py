@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from alphazero.network.inference import kernels
-from alphazero.network.inference.kernels import CUDNN, OPERATORS
+from alphazero.network.inference.kernels import CUDNN, CUDNN_TRITON, OPERATORS
 from alphazero.network.model.layers import TRITON, SqueezeExcitation
 from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.settings.load import Config, load_config
@@ -108,6 +108,14 @@ def test_devices_that_cannot_keep_them_say_that_games_will_differ(choose):
 def test_the_slowest_rank_decides_which_kernels_are_the_fastest(choose):
     chosen, lines = choose((), (), None, ({CUDNN: 1, OPERATORS: 2}, {CUDNN: 4, OPERATORS: 3}))
     assert (chosen, lines) == (OPERATORS, ["evaluations by operators kernels (cudnn 4 ms, operators 3 ms)"])
+
+
+def test_evaluations_with_squeeze_excitation_may_be_by_triton_too(choose):
+    times = {CUDNN: 2, OPERATORS: 3, CUDNN_TRITON: 1}
+    squeezed = load_config("", {"mode": "selfplay", "se_ratio": 8})
+    assert choose((), (), None, (times, times), squeezed)[0] == CUDNN_TRITON
+    assert choose((), (), None, (times, times))[0] == CUDNN
+    assert choose((), (CUDNN_TRITON,), None, (times, times), squeezed)[0] == CUDNN
 
 
 SQUEEZE = {"config": load_config("", {"se_ratio": 4, "precision": "bf16"}), "what": "squeeze"}
