@@ -15,6 +15,7 @@ from alphazero.games.notation import (
     history_of,
     legal_move,
     move_text,
+    own_texts,
     read_move,
 )
 from alphazero.games.outside.names import is_outside
@@ -117,12 +118,7 @@ class Board:
     @property
     def moves(self) -> list[str]:
         """The moves played on this board, in the game's own texts (chess: UCI)."""
-        line = self._root.copy()
-        texts = []
-        for move in self._moves:
-            texts.append(line.move_to_text(move))
-            line.push(move)
-        return texts
+        return own_texts(self._root, self._moves)
 
     @property
     def legal_moves(self) -> list[str]:

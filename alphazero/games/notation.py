@@ -38,14 +38,23 @@ def move_text(line: Line, move: int) -> str:
 
 def move_texts(line: Line, moves: Sequence[int]) -> list[str]:
     """`moves`, played one after the other from the end of the line, as people write them."""
+    if line.NAME != CHESS:
+        return own_texts(line, moves)
     import alphazero._core as _core
 
-    position = _core.ChessPosition(str(line)) if line.NAME == CHESS else line.copy()
-    text = position.san if isinstance(position, _core.ChessPosition) else position.move_to_text
-    texts = []
+    position, texts = _core.ChessPosition(str(line)), []
     for move in moves:
-        texts.append(text(move))
+        texts.append(position.san(move))
         position.push(move)
+    return texts
+
+
+def own_texts(line: Line, moves: Sequence[int]) -> list[str]:
+    """The same in the game's own texts (chess: UCI)."""
+    line, texts = line.copy(), []
+    for move in moves:
+        texts.append(line.move_to_text(move))
+        line.push(move)
     return texts
 
 

@@ -15,10 +15,7 @@ def search_settings(config: SearchConfig) -> _core.SearchSettings:
     """
     settings = _core.SearchSettings()
     settings.algorithm = _ALGORITHMS[config.algorithm]
-    settings.simulations = config.simulations
-    settings.leaves = config.leaves
-    settings.c_init = config.c_init
-    settings.fpu_reduction = config.fpu_reduction
+    _copy(config, settings, "simulations", "leaves", "c_init", "fpu_reduction")
     return settings
 
 
@@ -26,18 +23,14 @@ def self_play_settings(search: SearchConfig, games: SelfPlayConfig, seed: int) -
     """The same with noise at the root, and how games are played."""
     settings = _core.SelfPlaySettings()
     rules = search_settings(search)
-    rules.noise_epsilon = search.noise_epsilon
-    rules.forced_playouts = search.forced_playouts
-    settings.search = rules
-    settings.seed = seed
-    settings.full_search_share = games.full_search_share
-    settings.fast_simulations = games.fast_simulations
-    settings.dirichlet_alpha = search.dirichlet_alpha
-    settings.temperature = games.temperature
-    settings.temperature_plies = games.temperature_plies
-    settings.opening_plies = games.opening_plies
-    settings.start_share = games.regret_starts
-    settings.resign_threshold = games.resign_threshold
-    settings.resign_playthrough = games.resign_playthrough
-    settings.max_plies = games.max_plies
+    _copy(search, rules, "noise_epsilon", "forced_playouts")
+    settings.search, settings.seed, settings.start_share = rules, seed, games.regret_starts
+    _copy(search, settings, "dirichlet_alpha")
+    _copy(games, settings, "full_search_share", "fast_simulations", "temperature", "temperature_plies")
+    _copy(games, settings, "opening_plies", "resign_threshold", "resign_playthrough", "max_plies")
     return settings
+
+
+def _copy(config: object, settings: object, *names: str) -> None:
+    for name in names:
+        setattr(settings, name, getattr(config, name))

@@ -6,7 +6,7 @@ A lane is an endless sequence of games.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -63,16 +63,9 @@ class Played:
 
     def then(self, later: Played) -> Played:
         """This and what was played after it, as one."""
-        return Played(
-            self.is_complete and later.is_complete,
-            self.finished + later.finished,
-            later.under_way,
-            self.moves + later.moves,
-            self.simulations + later.simulations,
-            self.evaluations + later.evaluations,
-            self.cached + later.cached,
-            self.batches + later.batches,
-        )
+        added = ("finished", "moves", "simulations", "evaluations", "cached", "batches")
+        sums = {name: getattr(self, name) + getattr(later, name) for name in added}
+        return replace(later, is_complete=self.is_complete and later.is_complete, **sums)
 
 
 def tables_of(own: SelfPlayConfig, game: str) -> Tablebases | None:

@@ -82,13 +82,8 @@ def is_ours(path: Path) -> bool:
 
 
 def _are_remains(path: Path) -> bool:
-    """True for what a killed save or removal of a checkpoint left: its own files and no others."""
-    return bool(REMAINS.fullmatch(path.name)) and _holds_own_files_only(path)
-
-
-def _holds_own_files_only(path: Path) -> bool:
-    """True for a directory, no link, with files of a checkpoint's names and no others."""
-    if path.is_symlink() or not path.is_dir():
+    """True for what a killed save or removal of a checkpoint left: no link, its own files and no others."""
+    if not REMAINS.fullmatch(path.name) or path.is_symlink() or not path.is_dir():
         return False
 
     def is_own(file: Path) -> bool:

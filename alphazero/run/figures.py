@@ -52,10 +52,6 @@ class Lines:
         is_known = np.abs(column) <= LARGEST_FIGURE
         return self.step[is_known], column[is_known]
 
-    def has(self, name: str) -> bool:
-        """Is the figure known of any step?"""
-        return len(self.known(name)[0]) > 0
-
     def last(self, name: str) -> float | None:
         """The newest finite figure."""
         _, values = self.known(name)

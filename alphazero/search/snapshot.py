@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import alphazero._core as _core
 from alphazero.base.text import counted
 from alphazero.games.core_types import Line
-from alphazero.games.notation import move_text, move_texts
+from alphazero.games.notation import move_text, move_texts, own_texts
 from alphazero.games.registry import CHESS, make_line
 
 UNPROVEN = 2  # the core's word for it
@@ -156,7 +156,7 @@ def snapshot_of(view: _core.SearchView, line: Line, seconds: float) -> Snapshot:
                 proven=proven,
                 plies=move.plies if proven else None,
                 pv=tuple(move.pv),
-                pv_texts=_texts(line, move.pv),
+                pv_texts=tuple(own_texts(line, move.pv)),
                 game=line.NAME,
                 position=position,
             )
@@ -182,12 +182,3 @@ def snapshot_of(view: _core.SearchView, line: Line, seconds: float) -> Snapshot:
         moves=tuple(moves),
         position=position,
     )
-
-
-def _texts(line: Line, moves: list[int]) -> tuple[str, ...]:
-    copy = line.copy()
-    texts = []
-    for move in moves:
-        texts.append(copy.move_to_text(move))
-        copy.push(move)
-    return tuple(texts)

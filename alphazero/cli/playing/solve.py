@@ -39,8 +39,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the score and what it means (words_of)."""
-    line = read_moves(args.moves)
+    """Print the score and what it means (words_of). Raises GameInputError for an illegal move."""
+    played = make_line("connect4")
+    play_moves(played, args.moves)
+    if played.outcome().over:
+        raise GameInputError(f"{args.moves!r}: the game is over; expected a game in progress")
+    line = cast("_core.Connect4Line", played)
     solver = make_solver(args.table_mib)
     scores: list[list[int]] = []
 
@@ -78,12 +82,3 @@ def words_of(score: int, num_stones: int) -> str:
     placed = own if score > 0 else num_stones - own
     moves = counted(STONES_PER_SIDE + 1 - abs(score) - placed, "move")
     return f"{'wins' if score > 0 else 'loses'} in {moves}"
-
-
-def read_moves(text: str) -> _core.Connect4Line:
-    """The position after the moves. Raises GameInputError naming the first illegal one."""
-    line = make_line("connect4")
-    play_moves(line, text)
-    if line.outcome().over:
-        raise GameInputError(f"{text!r}: the game is over; expected a game in progress")
-    return cast("_core.Connect4Line", line)

@@ -56,10 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_flags(info, {"filters of the positions trained on (docs/data.md)": SampleFilters})
     verify = actions.add_parser("verify", help="verify the checksums, offsets and moves of a game store")
     verify.add_argument("store", metavar="STORE")
-    _configure_export(actions.add_parser("export", help="write games of a store as lc0 training data or PGN"))
-
-
-def _configure_export(exporter: argparse.ArgumentParser) -> None:
+    exporter = actions.add_parser("export", help="write games of a store as lc0 training data or PGN")
     exporter.add_argument("store", metavar="STORE")
     exporter.add_argument("--to", required=True, choices=("lc0", "pgn"), help="what to write")
     exporter.add_argument(

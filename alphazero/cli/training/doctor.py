@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from alphazero.base.log import duration
 from alphazero.base.text import counted, table
@@ -68,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
         page = {"format": FORMAT, "version": VERSION, "environment": here, "health": to_json(report)}
         print(json.dumps({**page, "presets": [asdict(cost) for cost in costs]}, indent=1))
     else:
-        lines = [*environment_lines(here), "", to_table(report)]
+        lines = table([(name, _in_words(value)) for name, value in here.items()])
+        lines += ["", to_table(report)]
         lines += ["", *cost_lines(costs, computer)] if costs else []
         print("\n".join(lines))
     return exit_status(report.findings, strict=False)
@@ -173,11 +173,6 @@ def preset_cost(preset: str, computer: Computer) -> PresetCost:
     used, ranks = plays * config.self_play.reuse, computer.ranks  # used: a second, for training
     actors = max(range(1, ranks) or (0,), key=lambda number: min(trains * (ranks - number), used * number))
     return replace(cost, trains=trains, plays=plays, hours=hours, actors=actors)
-
-
-def environment_lines(here: Mapping[str, Any]) -> list[str]:
-    """A line per subject."""
-    return table([(name, _in_words(value)) for name, value in here.items()])
 
 
 def _in_words(value: object) -> str:

@@ -313,18 +313,15 @@ class _Import(Generic[C, G]):
             self._quarantine.add_one(source.name, counts.games, counts.lines, UNREADABLE, end.fault)
             counts.quarantined[UNREADABLE] += 1
             counts.games += 1
+        numbers = ("games", "imported", "plies", "contradictions", "skipped")
         entry = SourceEntry(
             name=source.name,
             size_bytes=source.size_bytes,
             sha256=end.sha256,
-            games=counts.games,
-            imported=counts.imported,
-            plies=counts.plies,
             quarantined=dict(sorted(counts.quarantined.items())),
-            contradictions=counts.contradictions,
             filtered=dict(counts.filtered),
             rescored=dict(sorted(counts.rescored.items())),
-            skipped=counts.skipped,
+            **{name: getattr(counts, name) for name in numbers},
         )
         self._finished.append(entry)
         self._games_finished += entry.games

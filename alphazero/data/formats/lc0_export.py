@@ -22,6 +22,8 @@ from alphazero.data.formats.lc0 import GAME, TERMINATION
 from alphazero.data.store.games import GameRow, games_of
 from alphazero.data.store.store import GameStore, named_faults
 
+# Columns by the names that the core has for them too.
+_BY_PLY = ("flags", "root_q", "root_d", "best_q", "visits", "policy_move", "policy_prob", "best_move")
 MOST_MISSING = 7  # plies between two records: a position has seven before it in its planes
 
 _END = {name: end for end, name in TERMINATION.items() if name is not None}
@@ -108,16 +110,9 @@ def records_of(game: GameRow) -> bytes:
             np.ascontiguousarray(lists["moves"]),
             game.values["result"],
             _END.get(game.values.get("termination", ""), _core.Lc0End.UNKNOWN),
-            flags=column("flags"),
-            root_q=column("root_q"),
-            root_d=column("root_d"),
-            best_q=column("best_q"),
-            visits=column("visits"),
             policy_offset=column("policy_offsets"),
-            policy_move=column("policy_move"),
-            policy_prob=column("policy_prob"),
             numbers=[column(name) for name in _core.lc0_number_names()],
-            best_move=column("best_move"),
+            **{name: column(name) for name in _BY_PLY},
         )
     except _core.GameError as error:
         raise DataError(f"{game.location}: {error}") from error

@@ -122,8 +122,8 @@ class ArchiveReader:
                 continue
             end = self._offset + _padded(member.size)
             yield member
-            if self._offset < end:
-                self._skip(end - self._offset)
+            while self._offset < end:
+                self._read(min(end - self._offset, 1 << 20), "the archive")
 
     def content(self, member: tarfile.TarInfo) -> bytes:
         """The bytes of the member that `members` gave last."""
@@ -168,10 +168,6 @@ class ArchiveReader:
         if len(content) < size:
             raise self._cut_off(what)
         return content
-
-    def _skip(self, size: int) -> None:
-        while size > 0:
-            size -= len(self._read(min(size, 1 << 20), "the archive"))
 
     def _cut_off(self, what: str = "a header") -> DataError:
         return DataError(f"{self._name}: cut off within {quoted(what)}, after byte {self._offset}")

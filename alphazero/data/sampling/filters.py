@@ -53,11 +53,6 @@ def for_training(window: Window, filters: SampleFilters, seed: int, *, num_threa
     return _merge(window, num_threads) if filters.merge_duplicates else window
 
 
-def filter_lines(window: Window) -> list[str]:
-    """A line for each filter of a window."""
-    return [f"filter            {count}" for count in window.filtered]
-
-
 def _filter_games(window: Window, filters: GameFilters) -> Window:
     texts = filter_texts(filters)
     if not texts:

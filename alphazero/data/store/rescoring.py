@@ -69,7 +69,6 @@ class Rescoring:
         if _num_pieces(line) > self._tables.most_pieces:
             return None
         known: int | None = None
-        plies = len(moves)
         for ply, result in self._results(line, moves):
             if result is None:
                 continue

@@ -19,7 +19,7 @@ from alphazero.launch.head.lines import show
 from alphazero.launch.head.remote import AgentLink, explain_ssh
 from alphazero.launch.plan.launch_plan import LaunchPlan
 from alphazero.run.rank import Failure
-from alphazero.run.rank_watch import Hang, RankState, find_hang
+from alphazero.run.rank_watch import RankState, find_hang
 
 TICK_S = 0.1
 HELD_S = 1.0  # a longer turn means that our own output was held up
@@ -243,16 +243,14 @@ class Attempt:
             self._note_failure(link, Failure(link.remote.name, None, fate, status=status, at=link.heard))
 
     def _look_for_hangs(self, now: float) -> None:
+        """Where one is found every rank shows its stacks, then all is ended."""
         if self._end_at is not None:
             return
         states = [state for states in self._states.values() for state in states]
         hang = find_hang(states, self.plan.limits)
         # A host that has just fallen silent is the reason, and is found out in a moment.
-        if hang and all(now - link.heard < self.plan.limits.silence_s / 3 for link in self._open):
-            self._blame(hang)
-
-    def _blame(self, hang: Hang) -> None:
-        """Every rank shows its stacks, then all is ended."""
+        if hang is None or any(now - link.heard >= self.plan.limits.silence_s / 3 for link in self._open):
+            return
         host = next(name for name, states in self._states.items() if hang.state in states)
         self.say(f"rank {hang.state.rank} on {host} {hang.fate}; stacks of all ranks follow")
         self._send(protocol.STACKS)

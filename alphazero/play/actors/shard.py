@@ -19,7 +19,7 @@ from alphazero.base.errors import DataError
 from alphazero.base.records import from_json, to_json
 from alphazero.base.text import reason, shortened
 from alphazero.machine.environment import version_of
-from alphazero.play.actors.place import GAMES, MeetingPlace
+from alphazero.play.actors.place import GAMES
 from alphazero.play.lanes import GAME_SCHEMA, to_bytes
 
 MOST_SHARD_BYTES = 64 << 20
@@ -80,15 +80,6 @@ def shard_of(
     origin = ShardOrigin(actor, number, step, rules, version_of("alphazero"))
     content = to_bytes(batch.replace_schema_metadata({_METADATA: to_json(origin).encode()}))
     return ShardName(actor, number, _digest(content)), content
-
-
-def publish(
-    place: MeetingPlace, actor: str, number: int, batch: pa.RecordBatch, step: int, rules: str
-) -> ShardName:
-    """Write finished games to a place, after those of the number before. Raises PlaceError."""
-    name, content = shard_of(actor, number, batch, step, rules)
-    place.put(str(name), content)
-    return name
 
 
 def read_shard(name: ShardName, content: bytes) -> tuple[ShardOrigin, pa.RecordBatch]:

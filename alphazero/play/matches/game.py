@@ -34,10 +34,6 @@ class Score:
         """Whether the score is negative for the player."""
         return self.mate <= 0 if self.mate is not None else self.cp < 0
 
-    def is_beyond(self, cp: int) -> bool:
-        """Whether it is a mate, or so many centipawns for one side."""
-        return self.mate is not None or abs(self.cp) >= cp
-
     def __str__(self) -> str:
         """As fastchess writes it in PGN: +0.35, -M5."""
         if self.mate is not None:
@@ -88,7 +84,8 @@ class Adjudicator:
         resets_clock: of a capture or a pawn move. move_number: of full moves played.
         """
         if resign := self._resign:
-            is_lost = score is not None and score.is_bad and score.is_beyond(resign.score)
+            is_beyond = score is not None and (score.mate is not None or abs(score.cp) >= resign.score)
+            is_lost = score is not None and score.is_bad and is_beyond
             self._behind[by_white] = self._behind[by_white] + 1 if is_lost else 0
             if is_lost and self._behind[by_white] >= resign.movecount:
                 return 0.0 if by_white else 1.0

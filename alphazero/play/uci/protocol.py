@@ -14,6 +14,7 @@ from typing import TypeAlias
 import alphazero._core as _core
 from alphazero.base.text import quoted, shortened
 from alphazero.games.core_types import Line
+from alphazero.games.notation import own_texts
 from alphazero.games.outside.names import is_outside
 from alphazero.games.registry import CHESS
 from alphazero.search.snapshot import MoveReport, Snapshot
@@ -221,18 +222,13 @@ def move_texts(line: Line, moves: Sequence[int], *, chess960: bool) -> tuple[str
     """Moves from the end of the line as UCI; in games of OpenSpiel and Python an action's number where its
     text is more than one word.
     """
-    texts = []
-    if line.NAME == CHESS:
-        position = _core.ChessPosition(str(line))
-        for move in moves:
-            texts.append(position.uci(move, chess960=chess960))
-            position.push(move)
-        return tuple(texts)
-    line = line.copy()
+    if line.NAME != CHESS:
+        own = zip(own_texts(line, moves), moves, strict=True)
+        return tuple(text if len(text.split()) == 1 else str(move) for text, move in own)
+    position, texts = _core.ChessPosition(str(line)), []
     for move in moves:
-        text = line.move_to_text(move)
-        texts.append(text if len(text.split()) == 1 else str(move))
-        line.push(move)
+        texts.append(position.uci(move, chess960=chess960))
+        position.push(move)
     return tuple(texts)
 
 

@@ -109,7 +109,7 @@ def _time_shares(number: int, run: ReadRun, num_runs: int) -> Panel:
     parts = {
         label: np.nan_to_num(lines.columns[name]) * training
         for name, label in TIMES.items()
-        if lines.has(name)
+        if len(lines.known(name)[0])
     }
     step = lines.step
     if parts and np.any(playing):

@@ -75,7 +75,10 @@ def _draw_panel(axis: Axes, panel: Panel, names: Sequence[str]) -> None:
     axis.set_ylabel(_plain(panel.unit))
     axis.grid(alpha=0.3)
     if panel.kind == "shares":
-        _draw_shares(axis, panel.marks)
+        labels = [_plain(curve["label"]) for curve in panel.marks]
+        colors = [CURVES[curve["place"] % len(CURVES)] for curve in panel.marks]
+        shares = [curve["value"] for curve in panel.marks]
+        axis.stackplot(panel.marks[0]["step"], shares, labels=labels, colors=colors, alpha=0.75)
     else:
         for mark in panel.marks:
             _draw_mark(axis, panel, mark, names)
@@ -132,14 +135,6 @@ def _draw_curve(axis: Axes, mark: Mark, color: str, style: str, label: str) -> N
         axis.fill_between(step, low, high, color=color, alpha=0.16, linewidth=0)
     if mark["best"] is not None:
         axis.plot([mark["best"]["step"]], [mark["best"]["value"]], "*", color=color, markersize=9)
-
-
-def _draw_shares(axis: Axes, curves: Sequence[Mark]) -> None:
-    labels = [_plain(curve["label"]) for curve in curves]
-    colors = [CURVES[curve["place"] % len(CURVES)] for curve in curves]
-    axis.stackplot(
-        curves[0]["step"], [curve["value"] for curve in curves], labels=labels, colors=colors, alpha=0.75
-    )
 
 
 def _short(value: float) -> str:

@@ -35,7 +35,8 @@ class StartClock:
     def ended(self, stage: str) -> None:
         """The seconds since the stage before ended went into this one."""
         if self._stages:
-            self._stages.append((stage, _now_s()))
+            # By the clock by which the kernel notes when a process begins.
+            self._stages.append((stage, time.clock_gettime(time.CLOCK_BOOTTIME)))
 
     def first_step_ended(self, device: torch.device, say: Callable[[str], None]) -> None:
         """Print the stages, once, as a table."""
@@ -50,11 +51,6 @@ class StartClock:
         whole = f"from the command to the end of the first step: {ends_s[-1] - ends_s[0]:.2f} s"
         say("\n".join([whole, *table(rows, "lr")]))
         self._stages.clear()
-
-
-def _now_s() -> float:
-    """Seconds since the machine started, by which the kernel notes when a process begins."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _programs() -> Iterator[tuple[str, float]]:

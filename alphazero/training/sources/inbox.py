@@ -259,7 +259,10 @@ class Inbox:
             raise
         self._published.append(step)
         self._steps.add(step)
-        self._remove_old_weights()
+        # All but the newest that this learner published: actors that play with others have them already.
+        for there, name in self._weights_there():
+            if there not in self._published:
+                self._place.delete(name)
 
     def _require_lease(self) -> None:
         """Raises BusyError where another learner has it."""
@@ -367,12 +370,6 @@ class Inbox:
             if text.isascii() and text.isdigit():
                 weights.append((int(text), entry.name))
         return weights
-
-    def _remove_old_weights(self) -> None:
-        """All but the newest that this learner published: actors that play with others have them already."""
-        for step, name in self._weights_there():
-            if step not in self._published:
-                self._place.delete(name)
 
     def _clean(self) -> None:
         """Delete the shards that a complete checkpoint has used, and what actors that are gone have left."""

@@ -220,7 +220,9 @@ class HeldOut:
         # Two messages: in one, ranks might add up the figures in another order than runs of before did.
         total, tallies = self.exchange.sum(total), self.exchange.sum(tallies)
         wrong = self._worst_of_all(worst)
-        games = self._games_seen(network)
+        # Every rank looks at them, as forward passes of ZeRO 3 need all ranks.
+        shown = [(row, samples_of(self.window, row)) for row in games_to_show(self.window)]
+        games = tuple(seen_game(self.window, row, self._look(network, ids)[1]) for row, ids in shown)
         if self.job.runtime.is_main:
             phases = phases_in(tallies, self.job.spec)
             record = ValidationRecord(step, OF_RESULTS, len(self.ids), *bins_of(tallies), phases, wrong)
@@ -247,13 +249,6 @@ class HeldOut:
         )
         kinds = ([ranked for ranked in every if ranked[2].by == by] for by in worst.ranked)
         return tuple(wrong for kind in kinds for *_, wrong in of_different_games(kind))
-
-    def _games_seen(self, network: AlphaZeroNet) -> tuple[SeenGame, ...]:
-        """The games ply by ply: every rank looks at them, as forward passes of ZeRO 3 need all ranks."""
-        return tuple(
-            seen_game(self.window, row, self._look(network, samples_of(self.window, row))[1])
-            for row in games_to_show(self.window)
-        )
 
 
 def _exact_truth(job: Job, services: RankServices) -> list[SolvedSet]:

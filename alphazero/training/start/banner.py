@@ -11,7 +11,6 @@ import torch
 
 from alphazero.base.log import Topic, duration
 from alphazero.base.text import counted
-from alphazero.data.sampling.filters import filter_lines
 from alphazero.data.sampling.window import Window
 from alphazero.games.outside.names import flag_of_rules
 from alphazero.games.registry import get_game
@@ -72,7 +71,7 @@ def _data(job: Job, window: Window | None, held_out: Window | None) -> list[str]
             f"{counted(window.num_samples, 'position')} "
             f"(window {window.id[:12]})"
         )
-        lines += filter_lines(window)
+        lines += [f"filter            {count}" for count in window.filtered]
     if held_out is not None:
         lines.append(f"held out          {counted(held_out.num_games, 'game')}")
     games, search = job.config.self_play, job.config.search

@@ -30,10 +30,11 @@ from alphazero.play.actors.pointers import (
     write_settings,
     write_status,
 )
-from alphazero.play.actors.shard import ShardName, new_actor, publish, read_shard, shard_of
+from alphazero.play.actors.shard import ShardName, new_actor, read_shard, shard_of
 from alphazero.play.lanes import GAME_SCHEMA, to_bytes
 from alphazero.settings.sections import NetworkConfig
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
+from tests.support.actors.learner import put_shard
 
 EMPTY = pa.RecordBatch.from_pylist([], GAME_SCHEMA)
 ACTOR = "0123456789abcdef"
@@ -130,7 +131,7 @@ def test_a_url_that_cannot_be_opened_is_one_line(url) -> None:
 
 def test_a_shard_says_whose_it_is_and_its_name_its_digest(place) -> None:
     actor = new_actor()
-    name = publish(place, actor, 3, EMPTY, 120, "abc")
+    name = put_shard(place, actor, 3, EMPTY, 120, "abc")
     (entry,) = place.entries("games")
     assert ShardName.of(entry.name) == name and str(name) == entry.name
     assert re.fullmatch(rf"games/{actor}/00000003-[0-9a-f]{{16}}\.arrow", entry.name)

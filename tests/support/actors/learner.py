@@ -19,9 +19,16 @@ from alphazero.play.actors.pointers import (
     write_learner,
     write_settings,
 )
-from alphazero.play.actors.shard import MOST_SHARD_BYTES, ShardName, read_shard
+from alphazero.play.actors.shard import MOST_SHARD_BYTES, ShardName, read_shard, shard_of
 from alphazero.settings.sections import NetworkConfig
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
+
+
+def put_shard(place: MeetingPlace, actor: str, number: int, batch, step: int, rules: str) -> ShardName:
+    """Write finished games to a place, as the courier of an actor does."""
+    name, content = shard_of(actor, number, batch, step, rules)
+    place.put(str(name), content)
+    return name
 
 
 class StandInLearner:

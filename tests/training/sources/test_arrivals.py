@@ -31,7 +31,7 @@ from alphazero.play.actors.pointers import (
     read_settings,
     write_learner,
 )
-from alphazero.play.actors.shard import new_actor, publish
+from alphazero.play.actors.shard import new_actor
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_lane, play
 from alphazero.run.directory import RunDirectory
@@ -40,6 +40,7 @@ from alphazero.settings.load import Config
 from alphazero.settings.sections import NetworkConfig
 from alphazero.training.sources.arrivals import check_ways, place_settings
 from alphazero.training.sources.inbox import Inbox, require_free
+from tests.support.actors.learner import put_shard
 from tests.support.actors.ledger import Archive, add_up
 from tests.support.jobs.kill_chain import sleep_while_running
 from tests.support.paths import REPOSITORY
@@ -98,7 +99,7 @@ class QuickActor:
             if self.number in self.bad:
                 rows = [row | {"result": 5} for row in batch.to_pylist()]
                 batch = pa.RecordBatch.from_pylist(rows, lanes.GAME_SCHEMA)
-            publish(self._place, self.id, self.number, batch, newest.step, settings.rules)
+            put_shard(self._place, self.id, self.number, batch, newest.step, settings.rules)
             self.number += 1
 
 
@@ -286,7 +287,7 @@ def test_a_place_that_is_cut_off_stops_no_training_and_is_used_again(tmp_path, f
     assert "training continues with the games that it has" in said[0] and inbox.take(1000) == []
     (tmp_path / "away").rename(tmp_path / "place")
     played = play_some(settings)
-    publish(place, new_actor(), 0, lanes.to_batch(played.finished), 0, "")
+    put_shard(place, new_actor(), 0, lanes.to_batch(played.finished), 0, "")
     taken = []
     while not taken and time.monotonic() < deadline:
         inbox.wait(0.1)
@@ -313,7 +314,7 @@ def test_shards_are_taken_while_others_come_in(tmp_path, fed) -> None:
     played = play("connect4", rules, under_way, 400, MadeUpEvaluator("connect4", 8)).finished[:20]
     actor = new_actor()
     for number, game in enumerate(played):
-        publish(place, actor, number, lanes.to_batch([game]), 0, "")
+        put_shard(place, actor, number, lanes.to_batch([game]), 0, "")
     inbox = Inbox(place, settings, RunDirectory(tmp_path), 100, print, renew_s=0.02)
     inbox._queue, inbox._most_waiting = PausingDeque(), 10**9
     inbox.stand(0, {}, (0,))
@@ -336,7 +337,7 @@ def test_a_full_place_is_read_all_the_same_and_written_to_ever_less_often(tmp_pa
     inbox = Inbox(place, settings, RunDirectory(tmp_path), 100, said.append, renew_s=0.02)
     inbox.start()
     inbox.stand(0, {}, (0,))
-    publish(open_place(place.name), new_actor(), 0, lanes.to_batch(play_some(settings).finished), 0, "")
+    put_shard(open_place(place.name), new_actor(), 0, lanes.to_batch(play_some(settings).finished), 0, "")
     tries: list[str] = []
 
     def full(name: str, content: bytes) -> None:
