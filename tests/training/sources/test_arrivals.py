@@ -48,7 +48,7 @@ from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 from tests.training.start.test_self_play_runs import ARGUMENTS as HERE
 from tests.training.start.test_self_play_runs import GENERATIONS, RUN, STEPS
 
-ARGUMENTS = (*HERE, "--self-play-from", "elsewhere")
+ARGUMENTS = (*HERE, "--regret-starts", "0", "--self-play-from", "elsewhere")
 ACT = REPOSITORY / "tests" / "support" / "actors" / "act.py"
 
 
