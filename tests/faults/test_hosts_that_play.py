@@ -23,7 +23,7 @@ def lines_of(job: FaultyJob, name: str) -> list[str]:
 
 def test_actors_play_on_all_hosts_and_publish_at_the_end_and_one_that_is_killed_starts_again(start):
     job = start(hosts=BESIDE_AND_ALONE, num_steps=150, step_s=0.05)
-    job.wait_for_output("host2: plays for")
+    job.wait_until("both actors", lambda: job.output.read_text().count("host2: plays for") == 2, 20)
     job.wait_for_step(2)
     job.hosts[1].run("kill", "-9", str(job.process(job.hosts[1], "fake_actor")))
     job.wait_for_output("host2: alphazero: actor [01] was killed by SIGKILL.*; it starts again in 2 s")

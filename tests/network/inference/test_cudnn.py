@@ -216,5 +216,7 @@ def test_trying_kernels_leaves_torch_s_generator_alone(cudnn):
 
 
 def test_attention_bodies_have_the_operators(cudnn):
-    config = NetworkConfig(body="attention", policy_head="attention", blocks=1, filters=16, heads=2)
-    assert "residual towers" in why_not(CUDNN, config, CPU, torch.float32, 8)
+    body = {"body": "attention", "policy_head": "attention", "heads": 2, "ffn_width": 32}
+    network = trained_like("chess", blocks=1, filters=16, smolgen_channels=0, **body)
+    assert kernels_for(network, CPU, torch.float32, 8) == OPERATORS
+    assert cudnn.calls == []
