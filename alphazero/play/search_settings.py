@@ -24,7 +24,7 @@ def self_play_settings(search: SearchConfig, games: SelfPlayConfig, seed: int) -
     settings = _core.SelfPlaySettings()
     rules = search_settings(search)
     _copy(search, rules, "noise_epsilon", "forced_playouts")
-    settings.search, settings.seed, settings.start_share = rules, seed, games.regret_starts
+    settings.search, settings.seed = rules, seed
     _copy(search, settings, "dirichlet_alpha")
     _copy(games, settings, "full_search_share", "fast_simulations", "temperature", "temperature_plies")
     _copy(games, settings, "opening_plies", "resign_threshold", "resign_playthrough", "max_plies")

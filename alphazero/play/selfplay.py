@@ -120,7 +120,6 @@ def play(
     num_threads: int = 1,
     to_the_end: bool = False,
     tables: Tablebases | None = None,
-    starts: list[list[int]] | None = None,
     on_progress: Callable[[int, int], bool] = lambda moves, games: True,
     on_fault: Callable[[list[_core.SelfPlayGame]], None] = lambda finished: None,
 ) -> Played:
@@ -129,9 +128,9 @@ def play(
     in_simulations: a lane stops instead at the end of the move at which it has used `budget` simulations.
     A game is a function of the settings, its lane and number, and the evaluator's weights: other lanes, the
     number of threads and the cache change nothing. cache: evaluations by the same weights; new ones are
-    added. tables: end games with their result (chess). starts: positions, as moves, at which `start_share` of
-    the games begin. on_progress is called after each batch with the moves and games so far; False interrupts
-    play. on_fault gets the games that ended before the rules of a game failed.
+    added. tables: end games with their result (chess). on_progress is called after each batch with the moves
+    and games so far; False interrupts play. on_fault gets the games that ended before the rules of a game
+    failed.
     Raises GameError for a lane whose moves are illegal or whose game is over, ConfigError for more leaves of
     a tree than the evaluator takes, DataError for tables that cannot be read.
     """
@@ -139,7 +138,6 @@ def play(
     slots = max(1, min(num_trees(settings.search, evaluator.batch_size), -(-len(lanes) // groups)))
     core, fill = get_game(game_name).core, history_fill("fen_only")
     pool = core.self_play(settings, slots, groups, num_threads, fill, cache)
-    pool.begin_at(starts or [])
     for lane in lanes:
         pool.add_lane(lane)
     if to_the_end:

@@ -134,12 +134,6 @@ class SelfPlayConfig:
     opening_plies: int = setting(
         0, "most random moves that a game begins with", minimum=0, maximum=MOST_PLIES
     )
-    regret_starts: float = share(
-        0.0,
-        "share of games that begin instead at a position of the newest games, drawn by the difference of its "
-        "search's value and the result, and with one random move",
-        of_training=True,
-    )
     resign_threshold: float = share(0.0, "a side resigns when its value is below minus this; 0 never resigns")
     resign_playthrough: float = share(
         0.1, "share of games played to the end without resignation, to measure wrong resignations"

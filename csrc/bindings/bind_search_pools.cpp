@@ -121,12 +121,6 @@ void bind_self_play(nb::module_& module, const char* name) {
           "positions of at most so many pieces without castling rights. It must not raise, and steps call "
           "it on several threads.")
       .def(
-          "begin_at",
-          [](P& self, std::vector<std::vector<Move>> starts) { self.driver.begin_at(std::move(starts)); },
-          nb::arg("starts"),
-          "start_share of the games that begin from now on do so with the legal moves of one of these, none "
-          "of which ends a game. Before add_lane.")
-      .def(
           "stop_at_ends", [](P& self) { self.driver.stop_at_ends(); },
           "Lanes will play no further than to the end of their game.")
       .def("step", &step<G, SelfPlay<G>>, nb::arg("group"), nb::arg("legal_logits").noconvert() = nb::none(),
@@ -157,7 +151,6 @@ void bind_self_play_settings(nb::module_& module) {
       .def_rw("temperature", &SelfPlaySettings::temperature)
       .def_rw("temperature_plies", &SelfPlaySettings::temperature_plies)
       .def_rw("opening_plies", &SelfPlaySettings::opening_plies)
-      .def_rw("start_share", &SelfPlaySettings::start_share)
       .def_rw("resign_threshold", &SelfPlaySettings::resign_threshold)
       .def_rw("resign_playthrough", &SelfPlaySettings::resign_playthrough)
       .def_rw("max_plies", &SelfPlaySettings::max_plies);

@@ -86,7 +86,7 @@ void SelfPlay<G>::begin(RoundBudget budget) {
   games_ = 0;
 }
 
-// Random moves first, of the usual start or of one that was given.
+// Random moves first, but none that ends the game.
 template <Game G>
 void SelfPlay<G>::begin_game(Lane& lane, std::uint64_t number) {
   const std::uint64_t lane_number = lane.game.lane;
@@ -96,35 +96,24 @@ void SelfPlay<G>::begin_game(Lane& lane, std::uint64_t number) {
   lane.line = Line<G>();
   lane.game.plays_through = rng(lane, kPlaythrough).uniform() < settings_.resign_playthrough;
   Rng opening = rng(lane, kOpening);
-  std::uint64_t plies = 1;
-  if (!starts_.empty() && opening.uniform() < settings_.start_share) {
-    for (const Move move : starts_[opening.below(starts_.size())]) play_unsearched(lane, move);
-  } else {
-    plies = opening.below(static_cast<std::uint64_t>(settings_.opening_plies) + 1);
-  }
+  const std::uint64_t plies = opening.below(static_cast<std::uint64_t>(settings_.opening_plies) + 1);
   std::vector<Move> legal;
   for (std::uint64_t ply = 0; ply < plies; ++ply) {
     G::legal(lane.line.state(), legal);
-    if (!play_unsearched(lane, legal[opening.below(legal.size())])) break;
+    const Move move = legal[opening.below(legal.size())];
+    lane.line.push(move);
+    if (lane.line.outcome().over()) {
+      lane.line.pop();
+      break;
+    }
+    SelfPlayGame& game = lane.game;
+    game.moves.push_back(move);
+    game.flags.push_back(0);
+    for (auto* values : {&game.root_q, &game.root_d, &game.best_q}) values->push_back(0.0F);
+    for (auto* values : {&game.best_d, &game.orig_q, &game.orig_d}) values->push_back(kUnknown);
+    game.visits.push_back(0);
+    game.policy_offset.push_back(0);
   }
-}
-
-// Not where the move ends the game: false.
-template <Game G>
-bool SelfPlay<G>::play_unsearched(Lane& lane, Move move) {
-  lane.line.push(move);
-  if (lane.line.outcome().over()) {
-    lane.line.pop();
-    return false;
-  }
-  SelfPlayGame& game = lane.game;
-  game.moves.push_back(move);
-  game.flags.push_back(0);
-  for (auto* values : {&game.root_q, &game.root_d, &game.best_q}) values->push_back(0.0F);
-  for (auto* values : {&game.best_d, &game.orig_q, &game.orig_d}) values->push_back(kUnknown);
-  game.visits.push_back(0);
-  game.policy_offset.push_back(0);
-  return true;
 }
 
 template <Game G>

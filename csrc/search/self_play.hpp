@@ -29,8 +29,7 @@ struct SelfPlaySettings {
   double dirichlet_alpha = 0.3;  // Silver et al. 2018: chess
   double temperature = 1.0;      // while a game has fewer than temperature_plies plies, then 0
   int temperature_plies = 30;
-  int opening_plies = 0;     // a game begins with 0 to this many random moves, evenly
-  double start_share = 0.0;  // or, so many of them, with one of the starts and one random move
+  int opening_plies = 0;  // a game begins with 0 to this many random moves, evenly
   // A side resigns whose root_q and best_q are both at or below minus this; 0 is never. In
   // resign_playthrough of the games no side does, which shows how often it would have been wrong.
   double resign_threshold = 0.0;
@@ -89,8 +88,6 @@ class SelfPlay final : public SearchDriver<G> {
     judge_ = std::move(judge);
     most_pieces_ = most_pieces;
   }
-  // Games may begin with the moves of one of these, none of which ends a game. Before add_lane().
-  void begin_at(std::vector<std::vector<Move>> starts) { starts_ = std::move(starts); }
   // Lanes will play no further than to the end of their game.
   void stop_at_ends() { stops_at_ends_ = true; }
   // Every lane plays to the end of the move at which its budget is used. What it uses beyond counts nowhere:
@@ -123,14 +120,12 @@ class SelfPlay final : public SearchDriver<G> {
 
   Rng rng(const Lane& lane, Purpose purpose) const;
   void begin_game(Lane& lane, std::uint64_t number);
-  static bool play_unsearched(Lane& lane, Move move);
   void record(Place& place, const Search<G>& search, const SearchResult& result) const;
   void end_game(Lane& lane, GameEnd end, Outcome outcome, std::int8_t value_for_mover);
   bool wants_to_resign(Lane& lane, const SearchResult& result) const;
   std::optional<std::int8_t> judged(const Lane& lane) const;
 
   SelfPlaySettings settings_;
-  std::vector<std::vector<Move>> starts_;
   std::vector<Lane> lanes_;
   std::vector<Place> places_;
   Judge judge_;

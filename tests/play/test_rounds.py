@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import numpy as np
 import pytest
 
 import alphazero._core as _core
@@ -102,25 +101,3 @@ def test_what_a_lane_used_beyond_its_budget_is_not_taken_from_the_next():
     for number in range(1, 4):
         lanes = played("gumbel", lanes, 1).under_way
         assert [len(lane.moves) for lane in lanes] == [number] * 6
-
-
-def test_games_begin_with_the_moves_of_a_start_and_a_random_one():
-    """A share of all games, first and later ones, and none of these moves is trained on."""
-    starts, lines = [[3, 3, 3], [0, 6, 1, 6, 2, 5]], Counter()  # 3 then wins the second: not at random
-    own = SelfPlayConfig(regret_starts=0.5)
-    settings = self_play_settings(SearchConfig(simulations=2), own, seed=3)
-    found = play("connect4", settings, new_lanes(150), 30, MadeUpEvaluator("connect4", 8), starts=starts)
-    for game in [*found.finished, *found.under_way]:
-        unsearched = game.moves[: np.argmax(game.flags) if game.flags.any() else len(game.moves)].tolist()
-        assert not game.flags[: len(unsearched)].any() and game.flags[len(unsearched) :].all()
-        assert unsearched[: len(starts[0])] in ([], starts[0], starts[1][:3])
-        lines[tuple(unsearched)] += 1
-    num_games = sum(lines.values())
-    assert 0.4 < lines[()] / num_games < 0.6
-    assert {line for line in lines if line[:3] == (3, 3, 3)} == {(3, 3, 3, column) for column in range(7)}
-    won = (*starts[1], 3)
-    assert won not in lines and lines[tuple(starts[1])] > 0
-    assert {line for line in lines if line[:1] == (0,)} == {
-        tuple(starts[1]),
-        *((*starts[1], column) for column in (0, 1, 2, 4, 5, 6)),
-    }

@@ -139,11 +139,6 @@ def check_ways(config: Config, run: RunDirectory) -> None:
         raise ConfigError(f"--replay {own.replay}: expected --self-play-from here, --mode selfplay or mixed")
     if own.place and own.self_play_from == "here":
         raise ConfigError(f"--place {own.place}: expected --self-play-from elsewhere, or both")
-    if own.regret_starts and own.self_play_from == "elsewhere":
-        raise ConfigError(
-            f"--regret-starts {own.regret_starts:g}: expected --self-play-from here, or both; "
-            "actors do not have the games of the run"
-        )
     if own.self_play_from != "here" and (own.place or (run.path / OF_A_RUN).exists()):
         place = place_of(config, run, make=True)
         with contextlib.suppress(

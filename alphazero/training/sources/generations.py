@@ -54,7 +54,6 @@ from alphazero.training.sources.given_games import make_loader
 from alphazero.training.sources.inbox import accounts_with
 from alphazero.training.sources.replayed import ReplayedGames, num_samples_of
 from alphazero.training.sources.shared_games import GenerationState, SharedGames, saved_lanes
-from alphazero.training.sources.starts import regretted_positions
 
 # The growth of the window as in KataGo (Wu 2019, appendix C).
 WINDOW_ALPHA, WINDOW_BETA = 0.75, 0.4
@@ -146,7 +145,6 @@ class Generations:
         self._brought: Brought | None = None  # by actors, in the generation under way
         self._standing = GenerationState()
         self._window: Window | None = None
-        self._starts: list[list[int]] = []  # of the games that begin in the next generation
         self._results: deque[frozenset[int]] = deque(maxlen=ONE_SIDED)  # of the last generations
 
     def restore(self, checkpoint: Checkpoint | None) -> None:
@@ -168,7 +166,7 @@ class Generations:
         mine = lanes_of(exchange.rank, exchange.world_size, own.lanes)
         self._mine = games.from_batch(lanes.take(pa.array(list(mine), pa.int64())))
         self._lanes = games.to_bytes(lanes)
-        self._learn_from(self._games.rewind(self._standing))
+        self._window = self._make_window(self._games.rewind(self._standing))
         if self._arrivals:
             step = checkpoint.state.step if checkpoint else 0
             self._arrivals.order.rewind(self._standing.generation, self._games.holder_of(self._standing))
@@ -253,7 +251,7 @@ class Generations:
         self._standing = self._after(end_step, finished.num_rows, positions, store, taken)
         if self._arrivals and self._brought:
             self._arrivals.order.append(generation, step, self._brought.shards())
-        self._learn_from(store)
+        self._window = self._make_window(store)
         seconds = time.monotonic() - started
         report(self._job, services, step, generation, played, finished, self._window, seconds, self._brought)
         self._note_one_side(finished)
@@ -291,7 +289,7 @@ class Generations:
             shard = store.shards[-1]
             num_games, positions = shard.num_games, num_samples_of(shard)
         self._standing = self._after(end_step, num_games, positions, store, {})
-        self._learn_from(store)
+        self._window = self._make_window(store)
         text = f"generation {generation} | {counted(num_games, 'game')} and {counted(positions, 'position')}"
         self._services.console.say(f"{text} of {self._own.replay} once more")
 
@@ -392,7 +390,6 @@ class Generations:
                 cache=self._cache,
                 num_threads=torch.get_num_threads(),
                 tables=self._tables,
-                starts=self._starts,
                 on_progress=on_progress,
             )
 
@@ -420,16 +417,13 @@ class Generations:
             network_of(network, tensors), device, precision, self._own.evaluation_batch
         )
 
-    def _learn_from(self, store: GameStore | None) -> None:
-        """Make the window of the store's newest games, behind those given, and find the next games' starts.
+    def _make_window(self, store: GameStore | None) -> Window | None:
+        """The newest games, as many as the power law of all positions gives, behind those given.
 
-        The power law of all positions gives the window's size. store: None before the first game.
+        None before the first game.
         """
-        self._window, self._starts = self._given, []
         if store is None:
-            return
+            return self._given
         size = window_size(self._standing.positions, self._own.window_minimum, WINDOW_ALPHA, WINDOW_BETA)
         newest = newest_games(store, size)
-        self._window = newest if self._given is None else Window.joined(self._given, newest)
-        if self._own.regret_starts:
-            self._starts = regretted_positions(store, self._standing.generation)
+        return newest if self._given is None else Window.joined(self._given, newest)

@@ -28,7 +28,7 @@ from tests.training.start.test_self_play_runs import ARGUMENTS, RUN
 
 pytestmark = pytest.mark.slow
 SUPPORT = REPOSITORY / "tests" / "support"
-LEARNER = (*ARGUMENTS, "--regret-starts", "0", "--self-play-from", "elsewhere")
+LEARNER = (*ARGUMENTS, "--self-play-from", "elsewhere")
 LIMIT_S = 120.0
 
 

@@ -48,7 +48,7 @@ from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 from tests.training.start.test_self_play_runs import ARGUMENTS as HERE
 from tests.training.start.test_self_play_runs import GENERATIONS, RUN, STEPS
 
-ARGUMENTS = (*HERE, "--regret-starts", "0", "--self-play-from", "elsewhere")
+ARGUMENTS = (*HERE, "--self-play-from", "elsewhere")
 ACT = REPOSITORY / "tests" / "support" / "actors" / "act.py"
 
 
@@ -367,10 +367,6 @@ def test_a_full_place_is_read_all_the_same_and_written_to_ever_less_often(tmp_pa
             "--self-play-from both: expected --mode selfplay, or mixed",
         ),
         (("--replay", "x", "--self-play-from", "both"), "--replay x: expected --self-play-from here"),
-        (
-            ("--regret-starts", "0.5", "--self-play-from", "elsewhere"),
-            "--regret-starts 0.5: expected --self-play-from here, or both",
-        ),
     ],
 )
 def test_flags_that_contradict_each_other_are_answered(tmp_path, flags, words) -> None:

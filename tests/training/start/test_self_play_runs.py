@@ -23,7 +23,6 @@ ARGUMENTS = (
     *("--generations", str(GENERATIONS), "--steps-per-generation", str(STEPS), "--reuse", "1"),
     *("--lanes", "10", "--simulations-per-round", "40", "--simulations", "6", "--evaluation-batch", "8"),
     *("--batch-size", "32", "--micro-batch-size", "16", "--precision", "fp32", "--window-minimum", "100"),
-    *("--regret-starts", "0.5"),
     *("--checkpoint-interval", "3", "--validation-interval", "0", "--log-interval", "5", "--no-tensorboard"),
 )
 RUN = Path("runs") / "job"
