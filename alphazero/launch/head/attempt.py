@@ -118,7 +118,7 @@ class Attempt:
 
     def _show_start(self) -> None:
         """Ranks load for seconds, on a loaded machine for a minute, before they print anything."""
-        if self._starting is None or self._outcome.begun:
+        if self._starting is None or self._outcome.begun or self._stop_sent:
             return
         states = [state for states in self._states.values() for state in states]
         if self.plan.is_by_hand and not any(state.pid for state in states):

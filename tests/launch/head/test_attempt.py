@@ -1,8 +1,12 @@
-"""Whom the head blames of those that failed on several hosts."""
+"""Whom the head blames of those that failed on several hosts, and how long it says that ranks load."""
+
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from alphazero.launch.blame import order_in_job
+from alphazero.launch.head.attempt import Attempt, StartOutcome
 from alphazero.run.rank import Failure
 
 
@@ -29,3 +33,15 @@ def report(at: float, kind: str, rank: int | None = 0, cause: str = "", status: 
 )
 def test_the_order_of_blame_is_by_kind_and_then_by_time(blamed: Failure, others: list[Failure]):
     assert min([*others, blamed], key=order_in_job) is blamed
+
+
+def test_that_ranks_load_is_said_until_they_are_asked_to_stop():
+    lines: list[str] = []
+    attempt: Any = object.__new__(Attempt)
+    attempt.plan, attempt.say = SimpleNamespace(is_by_hand=False), lines.append
+    attempt._starting = SimpleNamespace(seconds=9.0, line=lambda: "9 s so far")
+    attempt._states, attempt._outcome = {}, StartOutcome()
+    for attempt._stop_sent in (False, True):
+        attempt._next_word_s = 5.0
+        attempt._show_start()
+    assert lines == ["9 s so far"]
