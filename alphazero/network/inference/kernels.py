@@ -175,7 +175,7 @@ def trial(
             if not error <= MOST_ERROR * usual + LEAST_ERROR:
                 return f"their error is {error:.1e} where that of PyTorch's operators is {usual:.1e}", 0.0
         return "", _seconds(tried, timed_on) if timed_on else 0.0
-    except Exception as error:  # cuDNN has no such engine, there is no Triton, ...
+    except Exception as error:  # cuDNN has no such engine, Triton is missing, ...
         if memory_error(error):
             raise
         return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}", 0.0

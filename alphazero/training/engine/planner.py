@@ -186,8 +186,11 @@ def choose_kernels(
     if on_gpu and len(names) > 1:
         passes = evaluation_passes(network, device, own.evaluation_batch)
         how = functools.partial(trial, passes, DTYPES.get(precision, torch.float32), device)
-    chosen, lines = _fastest("evaluations", names, kept, how, exchange)
+    in_order = config.training.deterministic
+    chosen, lines = _fastest("evaluations", names, kept, how, exchange, in_order=in_order)
     use_kernels(chosen)
+    if kept and chosen != kept:
+        lines[-1] += ": games will differ"
     return lines
 
 
@@ -205,15 +208,26 @@ def choose_squeeze(
         return []
     kept = kept or (OPERATORS if saved else "")
     how = functools.partial(trial, squeeze_passes(config, device), DTYPES[config.training.precision], device)
-    chosen, lines = _fastest("squeeze-excitation in training", (OPERATORS, TRITON), kept, how, exchange)
+    names, in_order = (OPERATORS, TRITON), config.training.deterministic
+    what = "squeeze-excitation in training"
+    chosen, lines = _fastest(what, names, kept, how, exchange, in_order=in_order)
     SqueezeExcitation.trained_by = chosen
     return lines
 
 
 def _fastest(
-    what: str, names: Sequence[str], kept: str, how: Callable[[str], Json] | None, exchange: Exchange
+    what: str,
+    names: Sequence[str],
+    kept: str,
+    how: Callable[[str], Json] | None,
+    exchange: Exchange,
+    *,
+    in_order: bool,
 ) -> tuple[str, list[str]]:
-    """The kernels kept, else those that take least on the slowest rank, and lines. how: None on a CPU."""
+    """The kernels kept, else those that take least on the slowest rank, and lines.
+
+    how: a trial, None on a CPU. in_order: instead the first that are right, the same ones at every start.
+    """
     lines, times = [], {}
     for name in dict.fromkeys((*([kept] if kept else ()), *names)):
         answers = exchange.gather(how(name) if how else ("", 0.0))
@@ -222,7 +236,7 @@ def _fastest(
             lines.append(f"no {name} kernels for {what}: {fault}")
         else:
             times[name] = max(seconds for _, seconds in answers)
-        if name == kept and not fault:
+        if times and (in_order or name == kept):
             break
     chosen = min(times, key=times.__getitem__, default=OPERATORS)
     each = ", ".join(f"{name} {1000 * seconds:.3g} ms" for name, seconds in times.items())

@@ -102,7 +102,14 @@ def test_a_resumed_run_keeps_its_kernels_though_faster_ones_are_there(choose):
 def test_devices_that_cannot_keep_them_say_that_games_will_differ(choose):
     chosen, lines = choose((), (CUDNN,), CUDNN)
     assert chosen == OPERATORS
-    assert "kernels, were cudnn" in lines[-1]
+    assert lines[-1].endswith("kernels, were cudnn: games will differ")
+
+
+def test_a_deterministic_run_times_nothing(choose):
+    config = load_config("", {"mode": "selfplay", "deterministic": True})
+    times = {CUDNN: 5, OPERATORS: 1}
+    assert choose((), (), None, (times, times), config) == (CUDNN, ["evaluations by cudnn kernels"])
+    assert choose((CUDNN,), (), None, (times, times), config)[0] == OPERATORS
 
 
 def test_the_slowest_rank_decides_which_kernels_are_the_fastest(choose):
