@@ -37,7 +37,12 @@ def why_gradients_are_given_away(config: Config) -> str:
     count = on_meta_device(config.network).parameter_count()
     limits = {"reduce_bucket_size": DEFAULT_BUCKET, **(LIMITS_OF_WEIGHTS if stage == 3 else {})}
     for name, default in limits.items():
-        limit = int(options.get(name, options.get(name.removeprefix("stage3_"), default)))
+        given = options.get(name, options.get(name.removeprefix("stage3_"), default))
+        try:
+            limit = int(given)
+        except (TypeError, ValueError, OverflowError):
+            message = f"zero_optimization.{name}: {given!r}; expected a number of parameters"
+            raise ValueError(message) from None
         if limit < count:
             return f"ZeRO {stage} with a {name} of {limit:,} for {count:,} parameters"
     return ""

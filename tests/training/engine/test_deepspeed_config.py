@@ -51,6 +51,15 @@ def test_a_flag_that_beats_the_stage_leaves_the_options_of_the_other_behind(writ
     assert zero == {"stage": 1, "sub_group_size": 9, "reduce_bucket_size": 7, **own}
 
 
+@pytest.mark.parametrize("given", ["many", {}])
+def test_a_limit_that_is_not_a_number_is_named(write, given):
+    settings = read_deepspeed_settings(
+        write({"zero_optimization": {"stage": 3, "stage3_max_live_parameters": given}})
+    )
+    with pytest.raises(ValueError, match=r"stage3_max_live_parameters: .*; expected a number of parameters"):
+        deepspeed_stage(load_config("", {}, settings))
+
+
 def test_offloading_is_passed_on_where_the_stage_knows_it(write):
     offload = {"device": "cpu", "pin_memory": True}
     table = {"zero_optimization": {"stage": 2, "offload_optimizer": offload, "offload_param": offload}}
