@@ -33,6 +33,7 @@ TRAINER_NEEDS = ("deepspeed", "hjson", "chess", "zstandard", "isal")
 BATCHES, USUAL_BATCH = (256, 512, 1024, 2048, 4096), 1024
 # Kernels of evaluations; their own module (alphazero/network/inference) imports torch.
 OPERATORS, CUDNN_TRITON = "operators", "cudnn+triton"
+COMPILED, COMPILED_PLAIN = "compiled", "compiled+plain"
 LINE_LENGTH = 120  # of pages
 # lc0's BT4 and T1 (configs/): encoders, channels, heads, feed-forward units; what else they have.
 ENCODERS: dict[str, tuple[Any, ...]] = {
@@ -111,11 +112,13 @@ class Rows:
         flags = (*self.tower(*shape), "--se-ratio", str(se_ratio), "--minibatch-size", str(batch))
         return self.row(name, 20, *flags, *(("--nodes", "100") if self.tiny else ()))
 
-    def attention(self, name: str, batch: int, pass_of: str) -> Row:
+    def attention(self, name: str, batch: int, pass_of: str, kernels: str = OPERATORS) -> Row:
         (blocks, filters, heads, units), *more = ENCODERS[name]
         body = ("--body", "attention", *self.tower(blocks, filters), "--ffn-width", str(units), *more)
         flags = (*body, "--heads", "8" if self.tiny else str(heads), "--batch", str(batch), pass_of)
-        return self.row(f"{name} bf16 {batch} {pass_of[2:]}", 20, *flags)
+        if kernels == OPERATORS:
+            return self.row(f"{name} bf16 {batch} {pass_of[2:]}", 20, *flags)
+        return self.row(f"{name} bf16 {batch} {pass_of[2:]} {kernels}", 40, *flags, "--kernels", kernels)
 
 
 def rows(device: str, *, tiny: bool) -> list[Row]:
@@ -138,7 +141,9 @@ def rows(device: str, *, tiny: bool) -> list[Row]:
     least = 16 if tiny else 256
     ordered += [make.engine((20, 256), least), make.engine((6, 64), least, se_ratio=8)]
     for pass_of in ("--backward", "--evaluates"):
-        ordered += [make.attention("BT4", min(batches), pass_of), make.attention("T1", usual, pass_of)]
+        for kernels in (OPERATORS, COMPILED, COMPILED_PLAIN) if device == "cuda" else (OPERATORS,):
+            bodies = ("BT4", min(batches)), ("T1", usual)
+            ordered += [make.attention(name, batch, pass_of, kernels) for name, batch in bodies]
     ordered += [make.row(f"passes bf16 {batch}", 15, *tower, *layout, "--batch", str(batch)) for batch in few]
     ordered += [make.preset(max(batches)), make.training(max(batches))]
     ordered += [make.selfplay((20, 256), batch) for batch in ((4,) if tiny else (512, 256, 1024))]

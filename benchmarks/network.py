@@ -10,9 +10,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from alphazero.base.errors import ConfigError
 from alphazero.games.registry import game_names, get_spec
 from alphazero.machine.environment import processor_name
 from alphazero.network.inference.evaluator import make_forward
+from alphazero.network.inference.kernels import ATTENTION_KERNELS, OPERATORS, use_kernels
+from alphazero.network.model.attention import run_part
 from alphazero.network.model.precision import DTYPES, autocast, choose_device
 from alphazero.network.model.resnet import AlphaZeroNet, NetworkOutput
 from alphazero.network.model.sizes import PASSES_OF_STEP, forward_flops
@@ -38,6 +41,9 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--batch", type=batch_size, default=256, help="positions per pass")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where it runs")
     parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32", help="arithmetic")
+    parser.add_argument(
+        "--kernels", choices=ATTENTION_KERNELS, default=OPERATORS, help="attention: what computes it"
+    )
     parser.add_argument("--channels-last", action="store_true", help="input planes channels last")
     parser.add_argument("--weights-channels-last", action="store_true", help="weights channels last")
     passes = parser.add_mutually_exclusive_group()
@@ -46,6 +52,8 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--seconds", type=seconds(), default=5.0, help="how long to measure")
     args = parser.parse_args(arguments)
     device = choose_device(args.device, 0, os.environ)
+    if args.kernels != OPERATORS and (args.body != "attention" or (device.type == "cpu" and args.evaluates)):
+        raise ConfigError(f"--kernels {args.kernels}: expected --body attention, evaluated on a GPU")
     config = config_of(args)
     network = AlphaZeroNet(config, get_spec(config.game), torch.Generator().manual_seed(0))
     flops = forward_flops(config) * (PASSES_OF_STEP if args.backward else 1)
@@ -103,9 +111,11 @@ def build_pass(args: argparse.Namespace, network: AlphaZeroNet, device: torch.de
     if args.channels_last:
         planes_BCHW = planes_BCHW.contiguous(memory_format=torch.channels_last)
 
+    run_parts = network.body.run_by(args.kernels) if args.body == "attention" else run_part
+
     def one_pass() -> None:
         with torch.inference_mode(not args.backward), autocast(device, args.precision):
-            output = network(planes_BCHW)
+            output = network(planes_BCHW, run_parts)
         if args.backward:
             torch.autograd.backward(simple_loss(output))
             network.zero_grad(set_to_none=False)
@@ -117,6 +127,7 @@ def build_evaluation(
     args: argparse.Namespace, network: AlphaZeroNet, device: torch.device
 ) -> Callable[[], None]:
     """One pass of the evaluator, without what it does before and after; on CUDA without a graph."""
+    use_kernels(args.kernels if args.body == "attention" else "")
     forward = make_forward(network, device, args.precision, args.batch)
     planes_BCHW = random_planes(network, args.batch).to(device, DTYPES[args.precision])
     planes_BCHW = planes_BCHW.contiguous(memory_format=torch.channels_last)

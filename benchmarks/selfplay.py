@@ -17,7 +17,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.games.lines import leaves_of, random_lines
 from alphazero.games.registry import game_names, get_spec
 from alphazero.network.inference.evaluator import NetworkEvaluator
-from alphazero.network.inference.kernels import KERNELS, use_kernels
+from alphazero.network.inference.kernels import TOWER_KERNELS, use_kernels
 from alphazero.network.model.precision import EVALUATION_PRECISIONS, choose_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.play.search_settings import self_play_settings
@@ -48,7 +48,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
     parser.add_argument("--precision", choices=EVALUATION_PRECISIONS, default="bf16")
     parser.add_argument(
-        "--kernels", choices=KERNELS, default="", help="of CUDA (default: the first that are right)"
+        "--kernels", choices=TOWER_KERNELS, default="", help="of CUDA (default: the first that are right)"
     )
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)

@@ -258,7 +258,12 @@ class TrainingConfig:
         0.0, "fp16: a loss scale that stays; 0 for the dynamic one", minimum=0, maximum=2.0**24, **OF_JSON
     )
     tf32: bool = setting(True, "compute fp32 products in TF32 where the GPU has it")
-    compile: bool = setting(False, "compile the network with torch.compile", is_common=True)
+    compile: bool = setting(
+        False,
+        "compile the network with torch.compile; unless given, an attention body on GPUs is where that "
+        "is faster",
+        is_common=True,
+    )
     activation_checkpointing: str = setting(
         "none",
         "attention bodies: what the backward pass computes again instead of keeping it: the attention scores "

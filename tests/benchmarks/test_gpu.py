@@ -93,7 +93,7 @@ def test_the_plan_names_every_row_once_and_begins_with_what_matters():
     assert {f"training bf16 zero{stage} 1024" for stage in range(4)} <= set(names)
     assert names[0] == "product bf16" and "training bf16 zero0 1024" in names[:12]
     assert {"preset bf16 1024", "training bf16 zero3 1024", "selfplay bf16 10x128 4096"} < set(names[:12])
-    assert {"engine bf16 20x256 256", "BT4 bf16 256 backward", "T1 bf16 1024 evaluates"} < set(names[:17])
+    assert {"engine bf16 20x256 256", "BT4 bf16 256 backward", "T1 bf16 1024 evaluates"} < set(names[:24])
     assert names.index("selfplay bf16 20x256 512") < names.index("training fp16 zero0 1024")
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
+from alphazero.network.model.attention import run_part
 from alphazero.network.model.heads import AttentionPolicyHead, ConvNorm, LinearPolicyHead, TokenPolicyHead
 from alphazero.network.model.layers import BATCH_NORM_EPS
 from alphazero.network.model.resnet import AlphaZeroNet
@@ -75,17 +76,25 @@ class Forward(Protocol):
 class ModuleForward:
     """A network's modules, channels last, in one precision; new weights keep the addresses of the old ones.
 
-    remark: for the description.
+    remark: for the description. kernels: of an attention body (AttentionBody.run_by).
     """
 
     def __init__(
-        self, network: AlphaZeroNet, device: torch.device, dtype: torch.dtype, remark: str = ""
+        self,
+        network: AlphaZeroNet,
+        device: torch.device,
+        dtype: torch.dtype,
+        remark: str = "",
+        kernels: str = "",
     ) -> None:
         folded = fold_batch_norm(network)
         folded.moves_left = None
         folded.to(device=device, dtype=dtype)
         self.network = folded.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.description = f"PyTorch operators on {device.type}, {dtype}{remark}"
+        is_attention = network.config.body == "attention"
+        self.run_parts = self.network.body.run_by(kernels) if is_attention else run_part
+        how = f"{kernels} operators" if self.run_parts is not run_part else "PyTorch operators"
+        self.description = f"{how} on {device.type}, {dtype}{remark}"
 
     def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Planes, channels last, to what the policy head gives, [B, L] contiguous, and logits of WDL [B, 3].
@@ -93,7 +102,7 @@ class ModuleForward:
         program.policy_places gives the place in L of a policy index.
         """
         network = self.network
-        body = network.before_heads(planes_BCHW)
+        body = network.before_heads(planes_BCHW, self.run_parts)
         # The policy head without its gather: that comes with the one of the legal moves.
         if isinstance(network.policy, AttentionPolicyHead):
             return network.policy.all_moves(body), network.value(body)

@@ -1,4 +1,4 @@
-"""Which kernels evaluate a residual tower on CUDA: one choice for a process, tried on the device before use.
+"""Which kernels evaluate a network on CUDA: one choice for a process, tried on the device before use.
 
 Kernels round differently, so that games differ with them: the ranks of a run choose together by timing and
 keep their choice (planner.choose_kernels); elsewhere a process takes the first that are right.
@@ -24,6 +24,7 @@ from alphazero.games.registry import get_spec
 from alphazero.machine.memory import memory_error
 from alphazero.network.inference.forward import ModuleForward
 from alphazero.network.inference.program import CAPTURE_ERROR_MODE, cudnn_by_rule
+from alphazero.network.model.attention import COMPILED, COMPILED_PLAIN
 from alphazero.network.model.heads import ConvNorm
 from alphazero.network.model.layers import TRITON, BatchNorm, SqueezeExcitation
 from alphazero.network.model.planes import expand_planes
@@ -34,7 +35,8 @@ from alphazero.settings.sections import NetworkConfig
 
 # cuDNN's fused convolutions; PyTorch's operators one after the other, which are always right; cuDNN's with
 # Triton's between the second convolution of a block with squeeze-excitation and its end.
-KERNELS = CUDNN, OPERATORS, CUDNN_TRITON = "cudnn", "operators", "cudnn+triton"
+TOWER_KERNELS = CUDNN, OPERATORS, CUDNN_TRITON = "cudnn", "operators", "cudnn+triton"
+ATTENTION_KERNELS = OPERATORS, COMPILED, COMPILED_PLAIN
 
 # Other kernels may be so many times as far from the exact result as the operators are, and by a little more.
 MOST_ERROR, LEAST_ERROR = 2.0, 1e-6
@@ -113,16 +115,16 @@ def make_cuda_forward(
     network: AlphaZeroNet, device: torch.device, dtype: torch.dtype, kernels: str
 ) -> ModuleForward:
     """The forward pass by these kernels."""
-    if kernels == OPERATORS:
-        return ModuleForward(network, device, dtype)
+    if kernels in ATTENTION_KERNELS:
+        return ModuleForward(network, device, dtype, kernels=kernels)
     return CudnnForward(network, device, dtype, TRITON if kernels == CUDNN_TRITON else "")
 
 
 def kernels_of(config: NetworkConfig) -> tuple[str, ...]:
     """Those that there are for such a network, in the order of choice outside a run."""
-    if config.body != "residual":
-        return (OPERATORS,)
-    return KERNELS if config.se_ratio else (CUDNN, OPERATORS)
+    if config.body == "attention":
+        return ATTENTION_KERNELS
+    return TOWER_KERNELS if config.se_ratio else (CUDNN, OPERATORS)
 
 
 def kernels_for(network: AlphaZeroNet, device: torch.device, dtype: torch.dtype, batch_size: int) -> str:
@@ -179,6 +181,10 @@ def trial(
         if memory_error(error):
             raise
         return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}", 0.0
+    finally:
+        if kernels.startswith(COMPILED):
+            # Few variants of a function may be compiled, and the probe's shapes do not come again.
+            torch.compiler.reset()
 
 
 def _seconds(run: Pass, device: torch.device) -> float:

@@ -31,13 +31,29 @@ SMOLGEN_EPS = DENSE_EPS = 1e-3
 MAP_EPS = 1e-6
 
 
+# What may compute an attention body beside PyTorch's operators: each part compiled by torch.compile, with the
+# fused attention of PyTorch, or with plain products that the compiler joins with what is around them.
+COMPILED, COMPILED_PLAIN = "compiled", "compiled+plain"
+
 Run = Callable[..., Tensor]  # a part of the network and its inputs to its output
 
 
 def run_part(part: nn.Module, *inputs: Any) -> Tensor:  # noqa: ANN401 - as the part's
-    """Call it. In training torch.compile of this function may stand in its place."""
+    """Call it."""
     output: Tensor = part(*inputs)
     return output
+
+
+def compiled_run() -> Run:
+    """run_part with every part compiled, for each shape of its inputs; encoders share their code."""
+    compiled: dict[nn.Module, Callable[..., Tensor]] = {}
+
+    def run(part: nn.Module, *inputs: Any) -> Tensor:  # noqa: ANN401 - as the part's
+        if part not in compiled:
+            compiled[part] = torch.compile(part.forward, dynamic=False)
+        return compiled[part](*inputs)
+
+    return run
 
 
 class FeedForward(nn.Module):
@@ -94,15 +110,19 @@ class Encoder(nn.Module):
         self.ln2 = nn.LayerNorm(channels, eps=eps)
         self.heads = config.heads
         self.alpha = branch_scale(config.blocks)
+        self.attends_plainly = False
 
     def forward(self, input_BQC: Tensor, scores_of: nn.Linear | None, recomputes_scores: bool) -> Tensor:
         """[B, Q, C] -> [B, Q, C]. scores_of: smolgen's last layer."""
-        query_BNQD, key_BNQD, value_BNQD = (
-            layer(input_BQC).unflatten(2, (self.heads, -1)).transpose(1, 2)
-            for layer in (self.query, self.key, self.value)
-        )
+        # The three layers as one product: their input is read once, and it has one gradient.
+        layers = self.query, self.key, self.value
+        weight_XC = torch.cat([layer.weight for layer in layers])
+        projected_BQX = functional.linear(input_BQC, weight_XC, torch.cat([layer.bias for layer in layers]))
+        projected_BQ3ND = torch.unflatten(projected_BQX, 2, (len(layers), self.heads, -1))
+        query_BNQD, key_BNQD, value_BNQD = projected_BQ3ND.permute(2, 0, 3, 1, 4).unbind()
         generated_BNG = None if self.smolgen is None else self.smolgen(input_BQC)
-        parts = (query_BNQD, key_BNQD, value_BNQD, generated_BNG, scores_of)
+        is_plain = self.attends_plainly or input_BQC.device.type == "cpu"  # which is faster there
+        parts = (query_BNQD, key_BNQD, value_BNQD, generated_BNG, scores_of, is_plain)
         attended_BNQD = recomputed(attend, *parts) if recomputes_scores else attend(*parts)
         branch_BQC = self.output(attended_BNQD.transpose(1, 2).flatten(2))
         middle_BQC = self.ln1(input_BQC + self.alpha * branch_BQC)
@@ -116,16 +136,14 @@ def attend(
     value_BNQD: Tensor,
     generated_BNG: Tensor | None,
     scores_of: nn.Linear | None,
+    is_plain: bool,
 ) -> Tensor:
-    """Each square's mean of the values of all squares, [B, N, Q, D], weighted by the softmax of its scores.
-
-    On a CPU by plain products, which are faster there.
-    """
+    """Each square's mean of all squares' values, [B, N, Q, D], weighted by the softmax of its scores."""
     scores_BNQQ = None
     if generated_BNG is not None:
         assert scores_of is not None
         scores_BNQQ = scores_of(generated_BNG).unflatten(2, (query_BNQD.shape[2], -1))
-    if query_BNQD.device.type == "cpu":
+    if is_plain:
         return attend_plainly(query_BNQD, key_BNQD, value_BNQD, scores_BNQQ)
     return functional.scaled_dot_product_attention(query_BNQD, key_BNQD, value_BNQD, attn_mask=scores_BNQQ)
 
@@ -230,7 +248,10 @@ class AttentionBody(nn.Module):
     """Embedding and encoders. Raises ConfigError where the heads do not divide the channels.
 
     checkpointing: what the backward pass computes again (TrainingConfig.activation_checkpointing).
+    trained_by: kernels of training on GPUs; "" and "operators" are PyTorch's operators.
     """
+
+    trained_by = ""
 
     def __init__(self, config: NetworkConfig, spec: GameSpec) -> None:
         super().__init__()
@@ -244,6 +265,13 @@ class AttentionBody(nn.Module):
             nn.Linear(config.smolgen_size, squares**2, bias=False) if config.smolgen_channels else None
         )
         self.checkpointing = "none"
+
+    def run_by(self, kernels: str) -> Run:
+        """Attend by these kernels from now on; how parts are to be called for it."""
+        for encoder in self.encoders:
+            assert isinstance(encoder, Encoder)
+            encoder.attends_plainly = kernels == COMPILED_PLAIN
+        return compiled_run() if kernels in (COMPILED, COMPILED_PLAIN) else run_part
 
     def forward(self, planes_BPHW: Tensor, run: Run = run_part) -> Tensor:
         """[B, P, H, W] -> tokens [B, Q, C]."""

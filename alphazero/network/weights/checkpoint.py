@@ -54,8 +54,8 @@ class TrainingState:
     LossScale's state. elapsed_s: wall time of the run up to here, over all its starts. figures: of the
     validation at this step, empty where none was made. self_play: the state of the generations
     (generations.py), empty where games were given. num_threads: compute threads of rank 0, on which fp32 sums
-    on a CPU depend. kernels: of evaluations on CUDA (inference/kernels.py), squeeze: what trained
-    squeeze-excitation there; empty where none were chosen.
+    on a CPU depend. kernels: of evaluations on CUDA (inference/kernels.py), squeeze, attention: what
+    trained squeeze-excitation and an attention body there; empty where none were chosen.
     """
 
     step: int
@@ -77,6 +77,7 @@ class TrainingState:
     num_threads: int = 0
     kernels: str = ""
     squeeze: str = ""
+    attention: str = ""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,15 @@ import torch
 from alphazero.base.errors import ConfigError, TrainingError
 from alphazero.base.text import counted
 from alphazero.machine.machine import HOST_WEIGHT_VARIABLE
-from alphazero.network.inference.kernels import OPERATORS, evaluation_passes, kernels_of, trial, use_kernels
+from alphazero.network.inference.kernels import (
+    ATTENTION_KERNELS,
+    OPERATORS,
+    evaluation_passes,
+    kernels_of,
+    trial,
+    use_kernels,
+)
+from alphazero.network.model.attention import AttentionBody
 from alphazero.network.model.layers import TRITON, SqueezeExcitation
 from alphazero.network.model.precision import DTYPES, evaluation_precision, fast_precisions
 from alphazero.network.model.resnet import AlphaZeroNet
@@ -19,7 +27,13 @@ from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.settings.load import Config
 from alphazero.settings.sections import AUTO, TrainingConfig
 from alphazero.training.engine.deepspeed_config import deepspeed_stage
-from alphazero.training.engine.probe import fits, largest_that_fits, reserve_bytes, squeeze_passes
+from alphazero.training.engine.probe import (
+    attention_passes,
+    fits,
+    largest_that_fits,
+    reserve_bytes,
+    squeeze_passes,
+)
 from alphazero.training.ranks.batch import BatchPlan, idle_notice, micro_batch_sizes, plan_batches
 from alphazero.training.ranks.exchange import Exchange, Json
 from alphazero.training.ranks.runtime import Runtime
@@ -194,24 +208,29 @@ def choose_kernels(
     return lines
 
 
-def choose_squeeze(
+def choose_training_kernels(
     config: Config, device: torch.device, saved: TrainingState | None, exchange: Exchange
 ) -> list[str]:
-    """Choose what trains squeeze-excitation on the GPUs of all ranks, this process too; lines for the banner.
+    """Choose what trains squeeze-excitation or an attention body on the GPUs of all ranks; lines.
 
-    saved: as above; where it names nothing, PyTorch's operators have trained it. Collective.
+    saved: as above; where it names nothing, PyTorch's operators have trained it. `compile` leaves no choice,
+    and to an attention body `--no-compile` leaves none either. Collective.
     """
-    network, kept = config.network, saved.squeeze if saved else ""
-    SqueezeExcitation.trained_by = kept  # for a return to GPUs
-    has_choice = network.body == "residual" and network.se_ratio > 0 and not config.training.compile
+    network, is_attention = config.network, config.network.body == "attention"
+    names: tuple[str, ...] = ATTENTION_KERNELS if is_attention else (OPERATORS, TRITON)
+    part: type[AttentionBody] | type[SqueezeExcitation] = AttentionBody if is_attention else SqueezeExcitation
+    kept = (saved.attention if is_attention else saved.squeeze) if saved else ""
+    is_settled = config.training.compile or (is_attention and "compile" in config.asked)
+    part.trained_by = "" if is_settled else kept  # for a return to GPUs
+    has_choice = (is_attention or network.se_ratio > 0) and not is_settled
     if not has_choice or not all(exchange.numbers(int(device.type == "cuda"))):
         return []
     kept = kept or (OPERATORS if saved else "")
-    how = functools.partial(trial, squeeze_passes(config, device), DTYPES[config.training.precision], device)
-    names, in_order = (OPERATORS, TRITON), config.training.deterministic
-    what = "squeeze-excitation in training"
-    chosen, lines = _fastest(what, names, kept, how, exchange, in_order=in_order)
-    SqueezeExcitation.trained_by = chosen
+    make_pass = (attention_passes if is_attention else squeeze_passes)(config, device)
+    how = functools.partial(trial, make_pass, DTYPES[config.training.precision], device)
+    what = f"{'attention' if is_attention else 'squeeze-excitation'} in training"
+    chosen, lines = _fastest(what, names, kept, how, exchange, in_order=config.training.deterministic)
+    part.trained_by = chosen
     return lines
 
 

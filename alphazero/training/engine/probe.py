@@ -6,7 +6,6 @@ Everything here is local to one rank and without collectives; the ranks then cho
 from __future__ import annotations
 
 import copy
-import dataclasses
 import gc
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ from alphazero.games.registry import GameSpec, get_spec
 from alphazero.machine.memory import memory_error
 from alphazero.network.inference.kernels import MakePass, Pass, probe_network
 from alphazero.network.model.layers import SqueezeExcitation
-from alphazero.network.model.planes import to_device
+from alphazero.network.model.planes import expand_planes, to_device
 from alphazero.network.model.precision import DTYPES, autocast
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.load import Config
@@ -75,7 +74,7 @@ def _try_passes(
     twin = copy.deepcopy(network).to(device).train()
     if config.training.zero_stage == 0:
         twin.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    module = TrainingModule(twin, config.loss, dataclasses.replace(config.training, compile=False))
+    module = TrainingModule(twin, config.loss, config.training, compiles=False)
     batch = to_device(random_batch(network.spec, micro_batch_size), device)
     for _ in range(2):
         module(batch).backward()
@@ -154,6 +153,30 @@ def squeeze_passes(config: Config, device: torch.device) -> MakePass:
             with autocast(device, precision, keep_casts=False):
                 output_BCHW = end.added_to(*inputs)
             return [output_BCHW.detach(), *torch.autograd.grad(output_BCHW, wanted, given_BCHW)]
+
+        return run
+
+    return make_pass
+
+
+def attention_passes(config: Config, device: torch.device) -> MakePass:
+    """A shallow attention body and its heads with their gradients, by what trains it."""
+    network, precision = probe_network(config.network), config.training.precision
+    batch = to_device(random_batch(network.spec, TRIAL_BOARDS), device)
+    planes_BCHW = expand_planes(batch.packed_BN, network.spec)
+
+    def make_pass(kernels: str, dtype: torch.dtype) -> Pass:
+        own = copy.deepcopy(network).to(device, torch.promote_types(dtype, torch.float32)).train()
+        run_parts, weights = own.body.run_by(kernels), list(own.body.parameters())
+        own_BCHW = planes_BCHW.to(dtype)
+
+        def run() -> Sequence[Tensor]:
+            with autocast(device, precision, keep_casts=False):
+                output = own(own_BCHW, run_parts)
+            sums = output.policy_BA.float().logsumexp(1).sum() + output.wdl_B3.float().square().sum()
+            gradients = torch.autograd.grad(sums, weights)
+            flat = torch.cat([gradient.flatten() for gradient in gradients])
+            return [output.policy_BA.detach(), output.wdl_B3.detach(), flat]
 
         return run
 

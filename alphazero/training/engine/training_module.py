@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from alphazero.base.errors import ConfigError
-from alphazero.network.model.attention import Run, run_part
+from alphazero.network.model.attention import COMPILED, Run, run_part
 from alphazero.network.model.loss import LossTerms, loss_terms
 from alphazero.network.model.planes import DeviceBatch, expand_planes
 from alphazero.network.model.precision import autocast
@@ -29,7 +29,10 @@ class TrainingModule(nn.Module):
     from `last_terms`.
     """
 
-    def __init__(self, network: AlphaZeroNet, loss: LossConfig, config: TrainingConfig) -> None:
+    def __init__(
+        self, network: AlphaZeroNet, loss: LossConfig, config: TrainingConfig, *, compiles: bool = True
+    ) -> None:
+        """compiles: where the settings, or the kernels of an attention body, say so."""
         super().__init__()
         self.network = network
         self._loss = loss
@@ -45,14 +48,16 @@ class TrainingModule(nn.Module):
             )
         compiler = os.environ.get("CXX", "g++")
         on_cpu = next(network.parameters()).device.type == "cpu"
-        if config.compile and on_cpu and shutil.which(compiler) is None:
+        is_compiled = config.compile and compiles
+        if is_compiled and on_cpu and shutil.which(compiler) is None:
             raise ConfigError(
                 f"compile: C++ compiler {compiler!r} not found: install it, or add --no-compile"
             )
-        if config.compile and is_attention:
-            # Part by part: what is compiled for one encoder serves all.
-            self._run = functools.partial(self._run_network, run=torch.compile(run_part))
-        elif config.compile:
+        if is_attention:
+            of_gpu = "" if on_cpu else network.body.trained_by
+            run = network.body.run_by(COMPILED if is_compiled else of_gpu)
+            self._run = functools.partial(self._run_network, run=run if compiles else run_part)
+        elif is_compiled:
             # A function, not the module: validation keeps the plain network, names stay as they are.
             self._run = torch.compile(self._run_network)
         self._graphed: GraphedNetwork | None = None

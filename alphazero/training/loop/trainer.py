@@ -13,6 +13,7 @@ from alphazero.base.text import counted
 from alphazero.games.batch import MicroBatch
 from alphazero.machine.memory import memory_error, read_memory
 from alphazero.network.inference.kernels import kernels_in_use
+from alphazero.network.model.attention import AttentionBody
 from alphazero.network.model.layers import SqueezeExcitation
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint, Tensors, TrainingState
@@ -413,6 +414,7 @@ class Trainer:
             num_threads=torch.get_num_threads(),
             kernels=kernels_in_use(),
             squeeze=SqueezeExcitation.trained_by,
+            attention=AttentionBody.trained_by,
         )
 
     def _beat(self, phase: Phase) -> None:

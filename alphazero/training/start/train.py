@@ -22,7 +22,7 @@ from alphazero.settings.load import Config
 from alphazero.show.console import Console
 from alphazero.training.engine.engine import Engine, check_options, end_process_group, start_process_group
 from alphazero.training.engine.graphed_network import graph_notices
-from alphazero.training.engine.planner import choose_kernels, choose_plan, choose_squeeze
+from alphazero.training.engine.planner import choose_kernels, choose_plan, choose_training_kernels
 from alphazero.training.loop.job import DataSource, Job, Position, RankServices, TrainingOutcome
 from alphazero.training.loop.schedule import warmup_notices
 from alphazero.training.loop.start_clock import StartClock
@@ -129,7 +129,7 @@ def prepare(config: Config, request: Request, start: RunStart, rank: RankContext
     require_memory(config, runtime, exchange)
     network = starting.build(start.resumed)
     kernel_lines = choose_kernels(config, runtime.device, saved, exchange)
-    kernel_lines += choose_squeeze(config, runtime.device, saved, exchange)
+    kernel_lines += choose_training_kernels(config, runtime.device, saved, exchange)
     rank.start_clock.ended("settings, network, precision and kernels")
     with rank.console.working("choosing micro-batches"):
         plan, plan_changes = choose_plan(config, runtime, network, saved, exchange)

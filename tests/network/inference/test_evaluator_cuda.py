@@ -6,9 +6,10 @@ import torch
 
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.inference.kernels import (
+    ATTENTION_KERNELS,
     CUDNN,
-    KERNELS,
     OPERATORS,
+    TOWER_KERNELS,
     evaluation_passes,
     trial,
     use_kernels,
@@ -51,7 +52,7 @@ def make(network: AlphaZeroNet, precision: str = "bf16", kernels: str = "") -> N
 
 
 @pytest.mark.parametrize("se_ratio", [0, 8])
-@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize("kernels", TOWER_KERNELS)
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_the_graph_is_captured_and_says_what_the_cpu_says(precision, kernels, se_ratio):
     network, arrays = chess_network(se_ratio=se_ratio), positions("chess", 50)
@@ -65,10 +66,11 @@ def test_the_graph_is_captured_and_says_what_the_cpu_says(precision, kernels, se
 
 
 @pytest.mark.parametrize("embedding", ["dense", "map"])
+@pytest.mark.parametrize("kernels", ATTENTION_KERNELS)
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_an_attention_body_is_captured_and_says_what_the_cpu_says(precision, embedding):
+def test_an_attention_body_is_captured_and_says_what_the_cpu_says(precision, kernels, embedding):
     network, arrays = attention_network(embedding=embedding), positions("chess", 50)
-    evaluator = make(network, precision)
+    evaluator = make(network, precision, kernels)
     assert evaluator.description.endswith("as a CUDA graph")
     exact = NetworkEvaluator(network, torch.device("cpu"), "fp32", 64)(*arrays)
     result = evaluator(*arrays)
@@ -142,6 +144,6 @@ def test_fused_kernels_are_right_on_this_device(precision, filters):
     config = NetworkConfig(blocks=2, filters=filters, se_ratio=8)
     assert why_not(CUDNN, config, CUDA, precision, 256) == ""
     passes = evaluation_passes(config, CUDA, 256)
-    for kernels in KERNELS:
+    for kernels in TOWER_KERNELS:
         fault, seconds = trial(passes, precision, CUDA, kernels)
         assert fault == "" and 0 < seconds < 1

@@ -61,12 +61,14 @@ def test_gradients_are_equal_and_fewer_bytes_are_kept(changes: dict[str, Any]) -
         size = less
 
 
+@pytest.mark.parametrize("is_plain", [True, False])
 @pytest.mark.parametrize("with_smolgen", [True, False])
-def test_plain_attention_is_torchs(with_smolgen: bool) -> None:
+def test_attention_is_torchs(with_smolgen: bool, is_plain: bool) -> None:
     draw = torch.Generator().manual_seed(3)
     query_BNQD, key_BNQD, value_BNQD = torch.randn(3, 2, 4, 9, 5, generator=draw)
     generated_BNG, scores_of = torch.randn(2, 4, 6, generator=draw), torch.nn.Linear(6, 81, bias=False)
-    found = attend(query_BNQD, key_BNQD, value_BNQD, generated_BNG if with_smolgen else None, scores_of)
+    generated = generated_BNG if with_smolgen else None
+    found = attend(query_BNQD, key_BNQD, value_BNQD, generated, scores_of, is_plain)
     mask_BNQQ = scores_of(generated_BNG).view(2, 4, 9, 9) if with_smolgen else None
     wanted = functional.scaled_dot_product_attention(query_BNQD, key_BNQD, value_BNQD, attn_mask=mask_BNQQ)
     torch.testing.assert_close(found, wanted)

@@ -11,7 +11,7 @@ import torch
 
 from alphazero.games.batch import Batch
 from alphazero.games.registry import get_spec
-from alphazero.network.inference.kernels import OPERATORS, trial
+from alphazero.network.inference.kernels import ATTENTION_KERNELS, OPERATORS, trial
 from alphazero.network.model import layers
 from alphazero.network.model.layers import TRITON, SqueezeExcitation
 from alphazero.network.model.planes import to_device
@@ -20,7 +20,7 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.load import load_config
 from alphazero.settings.sections import LossConfig, NetworkConfig, TrainingConfig
 from alphazero.training.engine.graphed_network import CudaRecorder
-from alphazero.training.engine.probe import random_batch, squeeze_passes
+from alphazero.training.engine.probe import attention_passes, random_batch, squeeze_passes
 from alphazero.training.engine.training_module import TrainingModule
 from tests.support.gpu import DEVICE, PRECISIONS, need, on_cuda, on_gpu
 
@@ -81,6 +81,18 @@ def test_a_trial_finds_triton_s_kernels_right_and_times_both_ways(precision, gam
     device = torch.device("cuda", 0)
     passes = squeeze_passes(load_config(CONFIGS[game], flags), device)
     for kernels in (OPERATORS, TRITON):
+        fault, seconds = trial(passes, DTYPES[precision], device, kernels)
+        assert fault == "" and 0 < seconds < 1
+
+
+@on_cuda(order=2, seconds=120)
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_a_trial_finds_the_kernels_of_attention_right_and_times_them(precision):
+    sizes = {"blocks": 2, "filters": 64, "heads": 8, "ffn_width": 128, "smolgen_channels": 8}
+    body = {"body": "attention", "policy_head": "attention", "precision": precision}
+    device = torch.device("cuda", 0)
+    passes = attention_passes(load_config("", sizes | body), device)
+    for kernels in ATTENTION_KERNELS:
         fault, seconds = trial(passes, DTYPES[precision], device, kernels)
         assert fault == "" and 0 < seconds < 1
 

@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from alphazero.network.inference import kernels
-from alphazero.network.inference.kernels import CUDNN, CUDNN_TRITON, OPERATORS
+from alphazero.network.inference.kernels import ATTENTION_KERNELS, CUDNN, CUDNN_TRITON, OPERATORS
+from alphazero.network.model.attention import COMPILED, COMPILED_PLAIN, AttentionBody
 from alphazero.network.model.layers import TRITON, SqueezeExcitation
 from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.settings.load import Config, load_config
 from alphazero.training.engine import planner
-from alphazero.training.engine.planner import choose_kernels, choose_squeeze
+from alphazero.training.engine.planner import choose_kernels, choose_training_kernels
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 SELF_PLAY = load_config("", {"mode": "selfplay"})
@@ -67,16 +68,17 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.setattr(planner, "trial", trial)
         monkeypatch.setattr(planner, "evaluation_passes", lambda *rest: None)
         monkeypatch.setattr(planner, "squeeze_passes", lambda *rest: None)
+        monkeypatch.setattr(planner, "attention_passes", lambda *rest: None)
         state = None if saved is None else dataclasses.replace(SAVED, **{what: saved})
         if what == "kernels":
             lines = choose_kernels(config, CUDA, state, ranks)  # type: ignore[arg-type]
             return kernels.kernels_in_use(), lines
-        lines = choose_squeeze(config, CUDA, state, ranks)  # type: ignore[arg-type]
-        return SqueezeExcitation.trained_by, lines
+        lines = choose_training_kernels(config, CUDA, state, ranks)  # type: ignore[arg-type]
+        return (AttentionBody if what == "attention" else SqueezeExcitation).trained_by, lines
 
     yield run
     kernels.use_kernels("")
-    SqueezeExcitation.trained_by = ""
+    SqueezeExcitation.trained_by = AttentionBody.trained_by = ""
 
 
 @pytest.mark.parametrize(
@@ -168,6 +170,34 @@ def test_without_triton_a_run_that_was_trained_by_it_says_that_its_arithmetic_ch
 def test_plain_towers_and_compiled_ones_have_no_such_choice(choose, flags):
     config = load_config("", flags)
     assert choose((), (), None, config=config, what="squeeze") == ("", [])
+
+
+def attention(**flags: object) -> dict[str, object]:
+    body = {"body": "attention", "policy_head": "attention", "precision": "bf16"}
+    return {"config": load_config("", body | flags), "what": "attention"}
+
+
+@pytest.mark.parametrize("chosen", ATTENTION_KERNELS)
+def test_attention_is_trained_and_evaluated_by_the_fastest_of_three(choose, chosen):
+    times = {chosen: 1}
+    found, lines = choose((), (), None, (times, times), **attention())
+    assert found == chosen and lines[-1].startswith(f"attention in training by {chosen} kernels (")
+    evaluated = attention(mode="selfplay")["config"]
+    found, lines = choose((), (), None, (times, times), evaluated)
+    assert found == chosen and lines[-1].startswith(f"evaluations by {chosen} kernels (")
+
+
+def test_attention_that_cannot_be_compiled_is_computed_by_operators(choose):
+    found, lines = choose((COMPILED,), (COMPILED_PLAIN,), None, ({}, {}), **attention())
+    assert found == OPERATORS and len(lines) == 3
+
+
+def test_a_resumed_run_trains_attention_as_before_unless_it_is_asked_otherwise(choose):
+    saved = choose((), (), COMPILED, ({COMPILED: 9}, {}), **attention())
+    assert saved == (COMPILED, ["attention in training by compiled kernels"])
+    assert choose((), (), "", **attention())[0] == OPERATORS
+    for compile_asked in (False, True):
+        assert choose((), (), COMPILED_PLAIN, **attention(compile=compile_asked)) == ("", [])
 
 
 class Alone:
