@@ -32,7 +32,7 @@ class TrainingModule(nn.Module):
     def __init__(
         self, network: AlphaZeroNet, loss: LossConfig, config: TrainingConfig, *, compiles: bool = True
     ) -> None:
-        """compiles: where the settings, or the kernels of an attention body, say so."""
+        """compiles: where the settings or the kernels of an attention body ask for it."""
         super().__init__()
         self.network = network
         self._loss = loss
