@@ -78,10 +78,13 @@ void SelfPlay<G>::add_lane(SelfPlayGame game) {
 
 template <Game G>
 void SelfPlay<G>::begin(RoundBudget budget) {
-  for (Lane& lane : lanes_) lane.budget_left = budget.amount;
+  waiting_ = {};
+  for (Lane& lane : lanes_) {
+    lane.budget_left = budget.amount;
+    wait(lane);
+  }
   counts_simulations_ = budget.is_of_simulations;
   for (Place& place : places_) place = {};
-  next_lane_ = 0;
   moves_ = 0;
   games_ = 0;
 }
@@ -117,14 +120,26 @@ void SelfPlay<G>::begin_game(Lane& lane, std::uint64_t number) {
 }
 
 template <Game G>
+void SelfPlay<G>::wait(const Lane& lane) {
+  if (lane.budget_left > 0) waiting_.emplace(lane.budget_left, lanes_.data() - &lane);
+}
+
+// The lane with most left of its budget, the first of equal ones; the one before joins those that wait.
+template <Game G>
+typename SelfPlay<G>::Lane* SelfPlay<G>::next_lane(const Lane* before) {
+  const std::lock_guard lock(waiting_mutex_);
+  if (before != nullptr) wait(*before);
+  if (waiting_.empty()) return nullptr;
+  const std::ptrdiff_t number = -waiting_.top().second;
+  waiting_.pop();
+  return &lanes_[number];
+}
+
+template <Game G>
 bool SelfPlay<G>::next(std::size_t slot, Search<G>& search) {
   Place& place = places_[slot];
-  while (place.lane == nullptr || place.lane->budget_left == 0) {
-    place.lane = nullptr;
-    const std::size_t number = next_lane_++;
-    if (number >= lanes_.size()) return false;
-    place.lane = &lanes_[number];
-  }
+  place.lane = next_lane(place.lane);
+  if (place.lane == nullptr) return false;
   Lane& lane = *place.lane;
   place.simulations_before = search.num_simulations();
   place.is_full = rng(lane, kBudget).uniform() < settings_.full_search_share;

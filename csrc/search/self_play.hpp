@@ -7,6 +7,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <queue>
 #include <string>
 #include <utility>
 #include <vector>
@@ -91,7 +92,8 @@ class SelfPlay final : public SearchDriver<G> {
   // Lanes will play no further than to the end of their game.
   void stop_at_ends() { stops_at_ends_ = true; }
   // Every lane plays to the end of the move at which its budget is used. What it uses beyond counts nowhere:
-  // carried to the next round it would set lanes further apart, and batches would be less full.
+  // carried to the next round it would set lanes further apart, and batches would be less full. For every
+  // move a slot takes the lane that has most left, so that all lanes end at about the same time.
   void begin(RoundBudget budget);
 
   bool next(std::size_t slot, Search<G>& search) override;
@@ -118,6 +120,8 @@ class SelfPlay final : public SearchDriver<G> {
     std::vector<double> noise;
   };
 
+  void wait(const Lane& lane);
+  Lane* next_lane(const Lane* before);
   Rng rng(const Lane& lane, Purpose purpose) const;
   void begin_game(Lane& lane, std::uint64_t number);
   void record(Place& place, const Search<G>& search, const SearchResult& result) const;
@@ -132,7 +136,9 @@ class SelfPlay final : public SearchDriver<G> {
   int most_pieces_ = 0;
   bool stops_at_ends_ = false;
   bool counts_simulations_ = false;
-  std::atomic<std::size_t> next_lane_{0};
+  std::mutex waiting_mutex_;
+  // Budget left, and minus the number: of equal ones the first.
+  std::priority_queue<std::pair<std::uint64_t, std::ptrdiff_t>> waiting_;
   std::atomic<std::uint64_t> moves_{0};
   std::atomic<std::uint64_t> games_{0};
   std::mutex finished_mutex_;

@@ -17,8 +17,8 @@ from tests.support.network.evaluator_nets import trained_like
 LANES = 8
 
 
-# A ring of 1,000 words: some hundred positions.
-TINY_BYTES = 9000
+# A ring of a few thousand words: some hundred positions.
+TINY_BYTES = 30_000
 
 
 @functools.cache
