@@ -186,8 +186,8 @@ class SelfPlayConfig:
     )
 
 
-# Two batches for each rank: one is searched while the network evaluates the other, or, on the CPU, a lane
-# that used its budget makes room for another.
+# Two batches for each rank: one is searched while the network evaluates the other, or, on the CPU, lanes
+# take turns and stay at about the same place of their rounds.
 BATCHES_PER_RANK = 2
 LEAST_LANES = 256
 # Lanes stop with a move, up to a full search apart: the longer a round, the fuller its batches

@@ -310,11 +310,11 @@ void bind_findings(nb::module_& module) {
 
 void bind_search(nb::module_& module) {
   bind_settings(module);
-  nb::class_<EvaluationCache>(module, "EvaluationCache",
-                              "Evaluations of one network by its exact input; the oldest make room. For one "
-                              "search or pool at a time.")
+  nb::class_<DividedCache>(module, "EvaluationCache",
+                           "Evaluations of one network by its exact input; the oldest make room. For one "
+                           "search or pool at a time.")
       .def(nb::init<std::uint64_t>(), nb::arg("size_bytes"))
-      .def("clear", &EvaluationCache::clear, "Forget them: another network.");
+      .def("clear", &DividedCache::clear, "Forget them: another network.");
   bind_findings(module);
 #define ALPHAZERO_BIND_SEARCHES(G)  \
   bind_one<G>(module, #G "Search"); \

@@ -67,7 +67,7 @@ void bind_line_search(nb::module_& module, const char* name) {
       .def(
           "__init__",
           [](P* self, const std::vector<Line<G>>& lines, const SearchSettings& settings, std::size_t slots,
-             std::size_t groups, int num_threads, HistoryFill fill, EvaluationCache* cache) {
+             std::size_t groups, int num_threads, HistoryFill fill, DividedCache* cache) {
             for (const Line<G>& line : lines) {
               if (line.outcome().over()) throw std::invalid_argument("the game is over");
             }
@@ -93,7 +93,7 @@ void bind_self_play(nb::module_& module, const char* name) {
       .def(
           "__init__",
           [](P* self, const SelfPlaySettings& settings, std::size_t slots, std::size_t groups,
-             int num_threads, HistoryFill fill, EvaluationCache* cache) {
+             int num_threads, HistoryFill fill, DividedCache* cache) {
             new (self) P{SelfPlay<G>(settings, slots * groups),
                          SearchPool<G>(slots, groups, settings.search.leaves, num_threads, fill, cache)};
           },

@@ -12,6 +12,8 @@ constexpr std::size_t kHeaderWords = 3;
 constexpr std::size_t kSmallRecordWords = 8;  // of Connect Four; chess has some 22
 constexpr std::size_t kWays = 4;              // places that a key may have in the index
 constexpr std::size_t kFewestWords = 1024;
+constexpr std::uint64_t kMostParts = 16;
+constexpr std::uint64_t kSmallPart = 1 << 20;  // bytes
 
 }  // namespace
 
@@ -103,6 +105,15 @@ void EvaluationCache::clear() {
 int EvaluationCache::fill_per_mille() const {
   if (ring_.empty()) return 0;
   return static_cast<int>(std::min<std::uint64_t>(1000, 1000 * written_ / ring_.size()));
+}
+
+DividedCache::DividedCache(std::uint64_t size_bytes) {
+  const std::uint64_t num_parts = std::clamp<std::uint64_t>(size_bytes / kSmallPart, 1, kMostParts);
+  for (std::uint64_t i = 0; i < num_parts; ++i) parts_.emplace_back(size_bytes / num_parts);
+}
+
+void DividedCache::clear() {
+  for (EvaluationCache& part : parts_) part.clear();
 }
 
 }  // namespace alphazero

@@ -83,4 +83,21 @@ class EvaluationCache {
   std::uint64_t written_ = 0;  // words since the beginning
 };
 
+// A cache in parts by key, of which several threads may fill one each.
+class DividedCache {
+ public:
+  explicit DividedCache(std::uint64_t size_bytes);
+
+  std::size_t num_parts() const { return parts_.size(); }
+  std::size_t part_of(const InputKey& key) const { return key.high % parts_.size(); }
+  EvaluationCache& part(std::size_t number) { return parts_[number]; }
+  EvaluationCache::Found find(const InputKey& key, std::size_t num_moves) const {
+    return parts_[part_of(key)].find(key, num_moves);
+  }
+  void clear();
+
+ private:
+  std::vector<EvaluationCache> parts_;
+};
+
 }  // namespace alphazero

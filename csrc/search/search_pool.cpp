@@ -28,7 +28,7 @@ std::size_t checked_leaves(std::size_t slots, std::size_t leaves, int max_legal_
 
 template <Game G>
 SearchPool<G>::SearchPool(std::size_t slots_per_group, std::size_t num_groups, std::size_t leaves,
-                          int num_threads, HistoryFill fill, EvaluationCache* cache)
+                          int num_threads, HistoryFill fill, DividedCache* cache)
     : groups_(num_groups),
       slots_per_group_(slots_per_group),
       leaves_(leaves),
@@ -63,8 +63,11 @@ LeafBatch SearchPool<G>::step(std::size_t number, std::span<const float> legal_l
       act(task * kSlotsPerTask, std::min((task + 1) * kSlotsPerTask, group.slots.size()));
     });
   };
-  // By this thread alone: while the slots run the cache is only read.
-  if (cache_ != nullptr) keep(group, legal_logits, wdl);
+  // While the slots run the cache is only read.
+  if (cache_ != nullptr) {
+    workers_.run(workers_.num_workers(),
+                 [&](std::size_t share, int) { keep(group, share, legal_logits, wdl); });
+  }
   each_task([&](std::size_t begin, std::size_t end) {
     run_slots(begin, end, number, {legal_logits, wdl}, driver);
   });
@@ -77,18 +80,21 @@ LeafBatch SearchPool<G>::step(std::size_t number, std::span<const float> legal_l
           std::span(group.legal_index).first(group.legal_offset.back()), group.legal_offset};
 }
 
-// Puts the evaluations of the group's last batch into the cache.
+// Puts the evaluations of the group's last batch into the cache: those of the parts that are one worker's
+// share.
 template <Game G>
-void SearchPool<G>::keep(const Group& group, std::span<const float> legal_logits,
+void SearchPool<G>::keep(const Group& group, std::size_t share, std::span<const float> legal_logits,
                          std::span<const float> wdl) {
   for (std::size_t index = 0; index < group.places.size(); ++index) {
     for (std::size_t leaf = 0; leaf < group.places[index].num_leaves; ++leaf) {
       const std::size_t at = index * leaves_ + leaf;
       const Leaf& waiting = group.leaves[at];
       if (waiting.row == kKnown) continue;
+      const std::size_t part = cache_->part_of(group.keys[at]);
+      if (part % workers_.num_workers() != share) continue;
       const std::span<const float> logits =
           legal_logits.subspan(group.legal_offset[waiting.row], waiting.num_legal);
-      cache_->insert(group.keys[at], logits, wdl.data() + 3 * waiting.row);
+      cache_->part(part).insert(group.keys[at], logits, wdl.data() + 3 * waiting.row);
     }
   }
 }

@@ -35,7 +35,7 @@ class SearchPool {
   // cache: evaluations by the network that evaluates, which the pool reads and adds to; null is none. It
   // changes what is given out for evaluation, not what the searches find.
   SearchPool(std::size_t slots_per_group, std::size_t num_groups, std::size_t leaves, int num_threads,
-             HistoryFill fill, EvaluationCache* cache = nullptr);
+             HistoryFill fill, DividedCache* cache = nullptr);
 
   // Takes the evaluations of the group's last batch (none the first time), and continues until every slot
   // waits again or has nothing left to do. An empty batch: the group is done. The batch's memory is the
@@ -80,7 +80,8 @@ class SearchPool {
     std::vector<std::int32_t> legal_offset{0};
   };
 
-  void keep(const Group& group, std::span<const float> legal_logits, std::span<const float> wdl);
+  void keep(const Group& group, std::size_t share, std::span<const float> legal_logits,
+            std::span<const float> wdl);
   struct Evaluations {
     std::span<const float> legal_logits;
     std::span<const float> wdl;
@@ -99,7 +100,7 @@ class SearchPool {
   std::size_t slots_per_group_;
   std::size_t leaves_;
   HistoryFill fill_;
-  EvaluationCache* cache_;
+  DividedCache* cache_;
   WorkerPool workers_;
   std::uint64_t num_evaluations_ = 0;
   std::uint64_t num_cached_ = 0;

@@ -70,7 +70,7 @@ struct Games {
 
 template <Game G>
 Games play(const SelfPlaySettings& settings, std::vector<SelfPlayGame> lanes, RoundBudget budget,
-           std::size_t slots, int threads, EvaluationCache* cache = nullptr) {
+           std::size_t slots, int threads, DividedCache* cache = nullptr) {
   const std::size_t groups = 2;
   SelfPlay<G> games(settings, slots * groups);
   SearchPool<G> pool(slots, groups, settings.search.leaves, threads, HistoryFill::kFenOnly, cache);
@@ -149,7 +149,7 @@ void test_a_cache_changes_no_game(SearchAlgorithm algorithm) {
   const Games without = play<G>(settings, new_lanes(8), {15}, 3, 1);
   require(without.cached == 0, name + ": nothing is known without a cache");
   for (const std::uint64_t size : {std::uint64_t{10'000}, std::uint64_t{32} << 20}) {
-    EvaluationCache cache(size);
+    DividedCache cache(size);
     for (const int threads : {1, 3}) {
       const Games with = play<G>(settings, new_lanes(8), {15}, 3, threads, &cache);
       require(same(without.finished, with.finished) && same(without.under_way, with.under_way),

@@ -128,8 +128,9 @@ def prepare(config: Config, request: Request, start: RunStart, rank: RankContext
     exchange.on_each(lambda: check_options(config, runtime.world_size))
     require_memory(config, runtime, exchange)
     network = starting.build(start.resumed)
-    kernel_lines = choose_kernels(config, runtime.device, saved, exchange)
-    kernel_lines += choose_training_kernels(config, runtime.device, saved, exchange)
+    with rank.console.working("timing kernels"):
+        kernel_lines = choose_kernels(config, runtime.device, saved, exchange)
+        kernel_lines += choose_training_kernels(config, runtime.device, saved, exchange)
     rank.start_clock.ended("settings, network, precision and kernels")
     with rank.console.working("choosing micro-batches"):
         plan, plan_changes = choose_plan(config, runtime, network, saved, exchange)
