@@ -88,7 +88,6 @@ class DividedCache {
  public:
   explicit DividedCache(std::uint64_t size_bytes);
 
-  std::size_t num_parts() const { return parts_.size(); }
   std::size_t part_of(const InputKey& key) const { return key.high % parts_.size(); }
   EvaluationCache& part(std::size_t number) { return parts_[number]; }
   EvaluationCache::Found find(const InputKey& key, std::size_t num_moves) const {

@@ -80,8 +80,7 @@ LeafBatch SearchPool<G>::step(std::size_t number, std::span<const float> legal_l
           std::span(group.legal_index).first(group.legal_offset.back()), group.legal_offset};
 }
 
-// Puts the evaluations of the group's last batch into the cache: those of the parts that are one worker's
-// share.
+// Puts the evaluations of the group's last batch into the parts of the cache that are this worker's share.
 template <Game G>
 void SearchPool<G>::keep(const Group& group, std::size_t share, std::span<const float> legal_logits,
                          std::span<const float> wdl) {
