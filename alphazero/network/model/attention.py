@@ -39,7 +39,7 @@ Run = Callable[..., Tensor]  # a part of the network and its inputs to its outpu
 
 
 def run_part(part: nn.Module, *inputs: Any) -> Tensor:  # noqa: ANN401 - as the part's
-    """Call it."""
+    """The part's output, by PyTorch's operators."""
     output: Tensor = part(*inputs)
     return output
 
