@@ -112,13 +112,20 @@ class Rows:
         flags = (*self.tower(*shape), "--se-ratio", str(se_ratio), "--minibatch-size", str(batch))
         return self.row(name, 20, *flags, *(("--nodes", "100") if self.tiny else ()))
 
-    def attention(self, name: str, batch: int, pass_of: str, kernels: str = OPERATORS) -> Row:
+    def attention(
+        self, name: str, batch: int, pass_of: str, kernels: str = OPERATORS, checkpointing: str = "none"
+    ) -> Row:
         (blocks, filters, heads, units), *more = ENCODERS[name]
         body = ("--body", "attention", *self.tower(blocks, filters), "--ffn-width", str(units), *more)
         flags = (*body, "--heads", "8" if self.tiny else str(heads), "--batch", str(batch), pass_of)
-        if kernels == OPERATORS:
-            return self.row(f"{name} bf16 {batch} {pass_of[2:]}", 20, *flags)
-        return self.row(f"{name} bf16 {batch} {pass_of[2:]} {kernels}", 40, *flags, "--kernels", kernels)
+        words = [f"{name} bf16 {batch} {pass_of[2:]}"]
+        if kernels != OPERATORS:
+            words.append(kernels)
+            flags += ("--kernels", kernels)
+        if checkpointing != "none":
+            words.append(f"{checkpointing} again")
+            flags += ("--activation-checkpointing", checkpointing)
+        return self.row(" ".join(words), 20 if kernels == OPERATORS else 40, *flags)
 
 
 def rows(device: str, *, tiny: bool) -> list[Row]:
@@ -144,6 +151,8 @@ def rows(device: str, *, tiny: bool) -> list[Row]:
         for kernels in (OPERATORS, COMPILED, COMPILED_PLAIN) if device == "cuda" else (OPERATORS,):
             bodies = ("BT4", min(batches)), ("T1", usual)
             ordered += [make.attention(name, batch, pass_of, kernels) for name, batch in bodies]
+    for again in ("scores", "encoders"):
+        ordered.append(make.attention("BT4", min(batches), "--backward", OPERATORS, again))
     ordered += [make.row(f"passes bf16 {batch}", 15, *tower, *layout, "--batch", str(batch)) for batch in few]
     ordered += [make.preset(max(batches)), make.training(max(batches))]
     ordered += [make.selfplay((20, 256), batch) for batch in ((4,) if tiny else (512, 256, 1024))]
@@ -251,9 +260,9 @@ def text(document: dict[str, Any]) -> str:
         max((value for name, value in ceilings.items() if name.startswith("conv")), default=None),
     )
     table(["ceiling", "TFLOP/s"], [[name, shown(value)] for name, value in ceilings.items()])
-    header = ["network", "positions/s", "of the bf16 product", "of bf16 convolutions", "memory, GiB", "idle"]
+    header = ["network", "positions/s", "of the bf16 product", "of bf16 convolutions", "memory, GiB"]
     table(
-        [*header, "start, s", "pause of a checkpoint, steps"],
+        [*header, "MiB a position", "idle", "start, s", "pause of a checkpoint, steps"],
         [speed_cells(name, figures, best) for name, figures in done("network", "training")],
     )
     names = ("self_play_evaluations_per_s", "bare_evaluations_per_s")
@@ -279,6 +288,6 @@ def speed_cells(name: str, figures: Mapping[str, Any], ceilings: Sequence[float 
     """A line of the table of training."""
     tflops = figures.get("tflops", figures.get("tflop_per_s"))
     shares = [percent(tflops / ceiling if ceiling else None) for ceiling in ceilings]
-    memory, start, pause = map(figures.get, ("memory_gib", "start_s", "checkpoint_pause_in_steps"))
-    idle = percent(figures.get("device_idle_share"))
-    return [name, shown(figures["positions_per_s"]), *shares, shown(memory), idle, shown(start), shown(pause)]
+    keys = ("positions_per_s", "memory_gib", "mib_per_position", "start_s", "checkpoint_pause_in_steps")
+    speed, *memory, start, pause = (shown(figures.get(key)) for key in keys)
+    return [name, speed, *shares, *memory, percent(figures.get("device_idle_share")), start, pause]

@@ -29,7 +29,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     """Measure with random planes; positions/s is the median over passes.
 
     TFLOP/s counts two operations a multiply-add of convolutions and matrix products alone, and a backward
-    pass as two forwards.
+    pass as two forwards. MiB a position are what a pass takes on a GPU beside the weights and gradients.
     """
     parser = Parser(prog="alphazero bench network", description=__doc__)
     parser.add_argument("--game", choices=game_names(), default="chess")
@@ -44,6 +44,12 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument(
         "--kernels", choices=ATTENTION_KERNELS, default=OPERATORS, help="attention: what computes it"
     )
+    parser.add_argument(
+        "--activation-checkpointing",
+        choices=("none", "scores", "encoders"),
+        default="none",
+        help="attention: what the backward pass computes again",
+    )
     parser.add_argument("--channels-last", action="store_true", help="input planes channels last")
     parser.add_argument("--weights-channels-last", action="store_true", help="weights channels last")
     passes = parser.add_mutually_exclusive_group()
@@ -54,12 +60,18 @@ def run(arguments: list[str]) -> dict[str, object]:
     device = choose_device(args.device, 0, os.environ)
     if args.kernels != OPERATORS and (args.body != "attention" or (device.type == "cpu" and args.evaluates)):
         raise ConfigError(f"--kernels {args.kernels}: expected --body attention, evaluated on a GPU")
+    if args.activation_checkpointing != "none" and (args.body != "attention" or not args.backward):
+        raise ConfigError(
+            f"--activation-checkpointing {args.activation_checkpointing}: expected --body attention and "
+            "--backward with it"
+        )
     config = config_of(args)
     network = AlphaZeroNet(config, get_spec(config.game), torch.Generator().manual_seed(0))
     flops = forward_flops(config) * (PASSES_OF_STEP if args.backward else 1)
-    times = pass_times(build_pass(args, network, device), device, args.seconds)
+    one_pass = build_pass(args, network, device)
+    times = pass_times(one_pass, device, args.seconds)
     speed = args.batch / statistics.median(times)
-    return {
+    figures: dict[str, object] = {
         "device_name": device_name(device),
         "parameters": network.parameter_count(),
         "gflop_per_position": flops / 1e9,
@@ -67,8 +79,12 @@ def run(arguments: list[str]) -> dict[str, object]:
         "positions_per_s_best": args.batch / min(times),
         "tflop_per_s": speed * flops / 1e12,
     }
+    if device.type == "cuda":
+        figures["mib_per_position"] = memory_of(one_pass, device) / args.batch / MIB
+    return figures
 
 
+MIB = 2**20
 AS_THE_BODY = "attention for an attention body, else convolution, if not given"
 
 
@@ -107,6 +123,8 @@ def build_pass(args: argparse.Namespace, network: AlphaZeroNet, device: torch.de
     network.train(args.backward).to(device)
     if args.weights_channels_last:
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if args.body == "attention":
+        network.body.checkpointing = args.activation_checkpointing
     planes_BCHW = random_planes(network, args.batch).to(device)
     if args.channels_last:
         planes_BCHW = planes_BCHW.contiguous(memory_format=torch.channels_last)
@@ -121,6 +139,15 @@ def build_pass(args: argparse.Namespace, network: AlphaZeroNet, device: torch.de
             network.zero_grad(set_to_none=False)
 
     return one_pass
+
+
+def memory_of(one_pass: Callable[[], None], device: torch.device) -> int:
+    """Bytes on the GPU that a pass holds at its peak beside what was there before."""
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    one_pass()
+    torch.cuda.synchronize(device)
+    return torch.cuda.max_memory_allocated(device) - before
 
 
 def build_evaluation(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -75,8 +74,8 @@ class RankWatch:
         first_rank: int,
         num_ranks: int,
         token: str,
+        clock: Callable[[], float],
         find_ranks: Callable[[], Mapping[int, psutil.Process]] | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """token: of the job (JOB_VARIABLE), "" for ranks that no launcher of ours started.
 

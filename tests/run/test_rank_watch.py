@@ -39,7 +39,7 @@ def writers(run: Path, clock: Clock, job: str = "token") -> list[HeartbeatWriter
 def test_a_healthy_job_is_left_alone_whatever_the_wall_clock_says_and_a_hang_is_found(
     tmp_path: Path, clock: Clock
 ):
-    watch = RankWatch(tmp_path, 0, 2, "token", dict, clock)
+    watch = RankWatch(tmp_path, 0, 2, "token", clock, dict)
     ranks = writers(tmp_path, clock)
     for step in range(100):
         for rank in ranks:
@@ -58,7 +58,7 @@ def test_a_healthy_job_is_left_alone_whatever_the_wall_clock_says_and_a_hang_is_
 def test_self_play_that_goes_on_is_left_alone_and_a_hang_amid_it_is_found_within_minutes(
     tmp_path: Path, clock: Clock
 ):
-    watch = RankWatch(tmp_path, 0, 2, "token", dict, clock)
+    watch = RankWatch(tmp_path, 0, 2, "token", clock, dict)
     ranks = writers(tmp_path, clock)
     for batch in range(60):  # of a minute each: an hour in one phase of one step
         for rank in ranks:
@@ -78,7 +78,7 @@ def test_self_play_that_goes_on_is_left_alone_and_a_hang_amid_it_is_found_within
 def test_what_an_earlier_start_left_behind_is_not_taken_for_this_one(tmp_path: Path, clock: Clock):
     for rank in writers(tmp_path, clock, job="the start before"):
         rank.beat(Phase.END, 70)
-    watch = RankWatch(tmp_path, 0, 2, "token", dict, clock)
+    watch = RankWatch(tmp_path, 0, 2, "token", clock, dict)
     assert not watch.all_have_ended()
     assert [(state.step, state.phase) for state in watch.look()] == [(-1, Phase.START)] * 2
     for rank in writers(tmp_path, clock):
@@ -87,7 +87,7 @@ def test_what_an_earlier_start_left_behind_is_not_taken_for_this_one(tmp_path: P
 
 
 def test_steps_of_another_plan_say_nothing_about_those_to_come(tmp_path: Path, clock: Clock):
-    watch = RankWatch(tmp_path, 0, 1, "token", dict, clock)
+    watch = RankWatch(tmp_path, 0, 1, "token", clock, dict)
     rank = writers(tmp_path, clock)[0]
 
     def median_after(phase: Phase, step: int) -> float:
@@ -104,7 +104,7 @@ def test_steps_of_another_plan_say_nothing_about_those_to_come(tmp_path: Path, c
 def test_the_time_a_rank_has_to_start_begins_with_its_process(tmp_path: Path, clock: Clock):
     """Before, its launcher may have waited long for other nodes."""
     living: dict[int, psutil.Process] = {}
-    watch = RankWatch(tmp_path, 0, 1, "token", lambda: living, clock)
+    watch = RankWatch(tmp_path, 0, 1, "token", clock, lambda: living)
     clock.now_s += 1700.0
     assert watch.look()[0].age_s == 1700.0
     living[0] = psutil.Process()

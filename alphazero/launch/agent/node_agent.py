@@ -19,6 +19,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from alphazero.base.awake_clock import AwakeClock
 from alphazero.base.errors import AlphaZeroError
 from alphazero.base.log import error_line
 from alphazero.base.text import exit_text
@@ -60,7 +61,8 @@ class NodeAgent:
     ) -> None:
         self._plan = plan
         self._channel = channel
-        self._heard = time.monotonic()
+        self._clock = AwakeClock()
+        self._heard = self._clock()
         self._name = plan.hosts[node_rank].remote.name
         self._command = plan.hosts[node_rank].command  # None where this host only plays
         self._first_rank, self._num_ranks = sum(plan.ranks[:node_rank]), plan.ranks[node_rank]
@@ -80,7 +82,7 @@ class NodeAgent:
         outputs = zip(actors, self._actor_outputs, strict=True)
         self._actors = HostActors(tuple(outputs), self._start_one)
         self._watch = RankWatch(
-            run, self._first_rank, self._num_ranks, plan.token, lambda: ranks_of(plan.token)
+            run, self._first_rank, self._num_ranks, plan.token, self._clock, lambda: ranks_of(plan.token)
         )
         self._ending: JobEnding | None = None
         self._stopping = False
@@ -164,7 +166,7 @@ class NodeAgent:
         for key, _ in events:
             if key.data is None:
                 for request in self._channel.read():
-                    self._heard = time.monotonic()
+                    self._heard = self._clock()
                     self._obey(request)
                 if self._is_alone:
                     self._selector.unregister(self._channel.reader)
@@ -182,7 +184,7 @@ class NodeAgent:
     @property
     def _is_alone(self) -> bool:
         """True after the end of the head's pipe, or silence."""
-        silence_s = time.monotonic() - self._heard
+        silence_s = self._clock() - self._heard
         return self._channel.is_closed or silence_s > self._plan.limits.silence_s
 
     def _send_output(self, output: Output) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import selectors
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from alphazero.base.awake_clock import AwakeClock
 from alphazero.base.log import FIRST_SILENCE_S, FORMAT_VARIABLE, JSON, Say, Work, in_json, stamped
 from alphazero.base.text import counted, exit_text, last_line, signal_name
 from alphazero.launch.agent import protocol
@@ -22,7 +22,6 @@ from alphazero.run.rank import Failure
 from alphazero.run.rank_watch import RankState, find_hang
 
 TICK_S = 0.1
-HELD_S = 1.0  # a longer turn means that our own output was held up
 SETTLE_S = 2.0  # after the first failure: reports of others may name an earlier one
 CONNECT_S = 30.0  # until an agent's first word
 END_S = 10.0  # beyond the grace: from the request to end to the agent's account
@@ -69,7 +68,8 @@ class Attempt:
     shows_start: bool = False
 
     def __post_init__(self) -> None:
-        self._links = [AgentLink(self.plan, rank) for rank in self.plan.started]
+        self._clock = AwakeClock()
+        self._links = [AgentLink(self.plan, rank, self._clock) for rank in self.plan.started]
         self._open = list(self._links)
         self._has_rank_0 = 0 in self.plan.started
         self._starting = Work(STARTING) if self.shows_start else None
@@ -95,15 +95,14 @@ class Attempt:
         next_look = 0.0
         try:
             while self._open:
-                began = time.monotonic()
                 self._read()
-                now = time.monotonic()
+                now = self._clock()
                 if now >= next_look:
                     next_look = now + protocol.BEAT_S
                     self._look_for_hangs(now)
                     self._show_start()
                 self._pass_signals_on(now)
-                for link in list(self._open) if now - began < HELD_S else ():  # else messages wait to be read
+                for link in list(self._open):
                     limit_s = self.plan.limits.silence_s if link.has_answered else CONNECT_S
                     if now - link.heard > limit_s:
                         self._lose(link, f"is lost: no sign of life for {limit_s:.0f} s", LOST_STATUS)
@@ -195,7 +194,7 @@ class Attempt:
             self.say(f"{link.remote.name}: ended {left} that outlived the launcher")
         self._states.pop(link.remote.name, None)  # those still running keep the limits of their phases
         if ended.failure is not None and self._end_sent_at is None:  # later ones are ended by us
-            self._note_failure(link, replace(ended.failure, at=time.monotonic() - ended.seconds_ago))
+            self._note_failure(link, replace(ended.failure, at=self._clock() - ended.seconds_ago))
 
     def _host_was_asked(self, link: AgentLink, ended: Ended) -> None:
         """A signal came to the agent: SLURM means the whole job, another machine itself, as it shuts down."""
@@ -204,7 +203,7 @@ class Attempt:
             self._outcome.asked.append(number)
             return
         fate = f"was asked to end by {signal_name(number)}"
-        at = time.monotonic() - ended.seconds_ago
+        at = self._clock() - ended.seconds_ago
         failure = Failure(remote.name, None, fate, log=ended.log, status=128 + number, at=at)
         if link.only_plays:
             self._note_failure(link, failure)
@@ -217,7 +216,7 @@ class Attempt:
             return
         self._failures.append(failure)
         if self._end_at is None:
-            self._end_at = time.monotonic() + SETTLE_S
+            self._end_at = self._clock() + SETTLE_S
 
     def _connection_ended(self, link: AgentLink) -> None:
         """The agent is gone without an account: its host, its connection or itself has died."""
@@ -254,7 +253,7 @@ class Attempt:
         host = next(name for name, states in self._states.items() if hang.state in states)
         self.say(f"rank {hang.state.rank} on {host} {hang.fate}; stacks of all ranks follow")
         self._send(protocol.STACKS)
-        rank, fate, now = hang.state.rank, hang.fate + hang.expected, time.monotonic()
+        rank, fate, now = hang.state.rank, hang.fate + hang.expected, self._clock()
         log = f"{self.plan.run_directory}/logs/{host}-rank{rank}.log"
         self._failures.append(Failure(host, rank, fate, "", log, HANG_STATUS, HANG, at=now))
         self._end_at = now + STACKS_S

@@ -181,13 +181,14 @@ def explain_ssh(errors: str, *, has_answered: bool = False) -> str:
 class AgentLink:
     """The agent of one host: a program there, or a thread of this process for this machine.
 
-    Its messages are read without blocking, requests are sent to it.
+    Its messages are read without blocking, requests are sent to it. heard: when it last spoke, by `clock`.
     """
 
-    def __init__(self, plan: LaunchPlan, node_rank: int) -> None:
+    def __init__(self, plan: LaunchPlan, node_rank: int, clock: Callable[[], float]) -> None:
         self.plan = plan
         self.remote, self.only_plays = plan.hosts[node_rank].remote, plan.hosts[node_rank].only_plays
-        self.heard = time.monotonic()
+        self._clock = clock
+        self.heard = clock()
         self.has_answered = False
         self.errors = ""  # what ssh, a login script or the agent printed on stderr
         self._sending = threading.Lock()  # beats come from a separate thread
@@ -233,7 +234,7 @@ class AgentLink:
             if message is None:  # a login script of the host speaks
                 message = Output(None, line.decode(errors="replace") + "\n")
             else:
-                self.heard = time.monotonic()
+                self.heard = self._clock()
                 self.has_answered = True
             take(message)
         return not self._channel.is_closed

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
+from alphazero.base.awake_clock import AwakeClock
 from alphazero.run.directory import RunDirectory
 from alphazero.run.rank import JOB_VARIABLE
 from alphazero.run.rank_watch import STOPPED, SUSPICION, Hang, Limits, RankState, RankWatch, find_hang
@@ -37,7 +38,7 @@ def stall_watch(
         yield
         return
     over, first = threading.Event(), runtime.rank - runtime.local_rank
-    watch = RankWatch(run.path, first, runtime.local_world_size, "")
+    watch = RankWatch(run.path, first, runtime.local_world_size, "", AwakeClock())
     arguments = (watch, runtime, say, limits, over)
     thread = threading.Thread(target=_watch, args=arguments, name="stall watch", daemon=True)
     thread.start()

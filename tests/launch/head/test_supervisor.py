@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from alphazero.run.rank_watch import Limits
 from tests.support.paths import REPOSITORY, SUPPORT
 
 AGENT = [sys.executable, str(SUPPORT / "launch" / "fake_agent.py")]
@@ -133,6 +134,23 @@ def test_one_signal_lets_every_rank_save_and_reaches_nothing_but_ranks(launch, n
     for rank in (0, 1):
         assert job.notes(rank)[1:] == ["SIGTERM", "saved, child alive"]
     assert_all_gone(pids)
+
+
+def test_a_job_that_was_suspended_goes_on(launch):
+    """As by `scontrol suspend` or `docker pause`: nobody heard of anybody for longer than the limit."""
+    job = launch("run", "run")
+    job.wait_for_ranks()
+    processes = [job.process, *map(psutil.Process, job.pids())]
+    for process in processes:
+        process.send_signal(signal.SIGSTOP)
+    time.sleep(Limits().silence_s + 2)
+    for process in reversed(processes):
+        process.send_signal(signal.SIGCONT)
+    time.sleep(1)
+    job.process.send_signal(signal.SIGTERM)
+    status, said = job.end()
+    assert status == 143 and "lost" not in said
+    assert [job.notes(rank)[1:] for rank in (0, 1)] == [["SIGTERM", "saved, child alive"]] * 2
 
 
 def signal_everything_below(job: Launch, number: int) -> list[int]:
