@@ -9,10 +9,10 @@ TURN_S = 2.0
 
 
 class AwakeClock:
-    """Seconds, without those in which nobody looked at it: of a stretch between two calls it counts TURN_S.
+    """Seconds, without those in which it was not looked at: of the time between two calls it counts TURN_S.
 
-    Who watches others calls it several times a second. If it was held up (its output, by Ctrl-S) or the whole
-    job was (a batch system suspends it, a container is paused), what it did not hear then means nothing.
+    Who watches others calls it several times a second. If that program was held up (its output, by Ctrl-S) or
+    the whole job was (a batch system suspends it, a container is paused), its silence means no loss.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

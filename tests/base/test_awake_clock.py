@@ -1,4 +1,4 @@
-"""A clock that stands still while nobody looks at it."""
+"""A clock that stands still while it is not looked at."""
 
 from alphazero.base.awake_clock import TURN_S, AwakeClock
 
