@@ -171,8 +171,12 @@ OTHER_PROGRAMS: Mapping[str, str] = {
         ("resume_from", "resume_from_checkpoint", "load_checkpoint"), "--resume latest|STEP|PATH"
     ),
     **dict.fromkeys(("episodes", "num_episodes"), _LENGTH),
+    **dict.fromkeys(("data_dir", "dataset", "input", "pgn", "train_data"), "--data PATH"),
     **dict.fromkeys(("checkpoint_dir", "save_dir", "output_dir", "log_dir"), _RUNS),
     **dict.fromkeys(("save_interval", "save_steps"), "--checkpoint-interval STEPS, or minutes as 30m"),
+    **dict.fromkeys(("max_steps", "num_steps", "total_steps"), "--steps N"),
+    **dict.fromkeys(("num_gpu", "ngpus"), "--gpus N"),
+    "cfg": "--config NAME or FILE",
     "amp": "--precision auto",
     "fp16": "--precision fp16",
     "bf16": "--precision bf16",
@@ -181,7 +185,8 @@ OTHER_PROGRAMS: Mapping[str, str] = {
     "elastic": "--hostfile FILE with --min-nodes and --max-restarts",
     **dict.fromkeys(("rdzv_backend", "rdzv_endpoint"), _ADDRESS),
     # lc0, Stockfish, fastchess and cutechess
-    **dict.fromkeys(("w", "weights_file"), "--weights W"),
+    **dict.fromkeys(("w", "weights_file", "model", "network"), "--weights W"),
+    **dict.fromkeys(("nodes", "playouts", "visits"), "--simulations N"),
     "backend": "--device cpu or cuda",
     "threads": "--option Threads=N",
     "minibatch_size": "--option MinibatchSize=N",
