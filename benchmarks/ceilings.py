@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from alphazero.network.inference.recorder import CudaRecorder
 from alphazero.network.model.precision import DTYPES, choose_device
 from alphazero.settings.flags import Parser, batch_size, count, seconds
-from alphazero.training.engine.graphed_network import CudaRecorder
 from benchmarks.measuring.clock import pass_times
 
 BOARD, KERNEL = 8, 3

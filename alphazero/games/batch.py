@@ -37,7 +37,7 @@ class MicroBatch:
     """One forward pass of one rank: micro-batch `index` of step `step`.
 
     is_padding marks a surplus pass that keeps ranks in step: its loss weighs zero and it must leave
-    no trace in gradients or statistics (DESIGN 3: the unit of work is a micro-batch).
+    no trace in gradients or statistics.
     """
 
     step: int

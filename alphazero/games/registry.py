@@ -148,7 +148,7 @@ class Game:
 _GAMES = (
     Game(
         name=CHESS,
-        # The halfmove clock enters as count / 99, as lczero-training has it (DESIGN 6: the V6 record); every
+        # The halfmove clock enters as count / 99, as lczero-training has it; every
         # other scalar plane is 0 or 1.
         scalar_scale=(1.0, 1.0, 1.0, 1.0, 1.0, 1.0 / 99.0, 1.0, 1.0),
         policy_planes=NUM_POLICY_PLANES,

@@ -202,10 +202,10 @@ std::optional<std::int8_t> SelfPlay<G>::judged(const Lane& lane) const {
   return std::nullopt;
 }
 
-// Notes where the side to move would resign first.
+// Notes where the side to move would resign first. A game has a move at least.
 template <Game G>
 bool SelfPlay<G>::wants_to_resign(Lane& lane, const SearchResult& result) const {
-  if (settings_.resign_threshold <= 0.0) return false;
+  if (settings_.resign_threshold <= 0.0 || lane.game.moves.empty()) return false;
   if (std::max(result.root_q, result.best_q) > -settings_.resign_threshold) return false;
   if (lane.game.resign_ply < 0) lane.game.resign_ply = static_cast<std::int32_t>(lane.game.moves.size());
   return true;

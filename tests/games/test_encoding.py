@@ -22,7 +22,7 @@ from tests.support.games.chess_reference import (
     without_double_step,
 )
 
-POLICY_SHA256 = "89f7e8b772633e70c06fae4caac5a2858eeeee5c357b19cd355553f79b51b231"  # DESIGN 6, lc0's table
+POLICY_SHA256 = "89f7e8b772633e70c06fae4caac5a2858eeeee5c357b19cd355553f79b51b231"  # lc0's table
 
 
 @dataclass
@@ -165,7 +165,7 @@ def test_policy_map_follows_the_73_planes():
 
 
 def expected_end(moment: Moment) -> str:
-    """How python-chess sees the end of the game, in the order of DESIGN 3."""
+    """How python-chess sees the end of the game."""
     board = moment.board
     if not any(board.legal_moves):
         return "WIN" if board.is_check() else "STALEMATE"

@@ -105,6 +105,12 @@ def test_resignation_ends_games_but_those_played_through() -> None:
     assert 0.15 < len(played_on) / len(finished) < 0.45
 
 
+def test_even_a_side_that_despairs_at_once_makes_a_move() -> None:
+    finished = played_with(moves=200, resign_threshold=0.001, resign_playthrough=0.0).finished
+    assert min(len(game.moves) for game in finished) == 1
+    assert all(game.flags.any() for game in finished)
+
+
 def test_a_game_of_too_many_plies_is_drawn() -> None:
     finished = played_with("chess", moves=40, max_plies=12, simulations=2).finished
     too_long = [game for game in finished if game.end is _core.GameEnd.TOO_LONG]

@@ -17,6 +17,7 @@ from alphazero.games.core_types import Indices, Positions
 from alphazero.games.registry import GameSpec
 from alphazero.machine.memory import memory_error
 from alphazero.network.inference.forward import Forward
+from alphazero.network.inference.recorder import CAPTURE_ERROR_MODE, WARM_UP_RUNS
 from alphazero.network.model.heads import PROMOTION_PIECES
 from alphazero.network.model.planes import float_planes
 from alphazero.settings.sections import NetworkConfig
@@ -160,12 +161,6 @@ class BatchProgram:
         place_K = row_K.clamp_(max=self.last_row).mul_(self.policy_size)
         place_K += self.place_A.index_select(0, self.index_M[:num_moves])
         self.logits_M[:num_moves].copy_(policy_BL.view(-1).index_select(0, place_K))
-
-
-WARM_UP_RUNS = 3  # before a capture, as torch.cuda.make_graphed_callables does
-# In torch's own "global" mode a capture fails when any thread of the process allocates or copies, as the
-# writer of checkpoints does.
-CAPTURE_ERROR_MODE = "thread_local"
 
 
 class BatchBuffers:

@@ -152,7 +152,8 @@ def attend_plainly(
     query_BNQD: Tensor, key_BNQD: Tensor, value_BNQD: Tensor, scores_BNQQ: Tensor | None
 ) -> Tensor:
     """scaled_dot_product_attention by matrix products and a softmax."""
-    products_BNQQ = query_BNQD @ key_BNQD.transpose(2, 3) * query_BNQD.shape[-1] ** -0.5
+    # The query is scaled, not the products, which could leave the range of fp16.
+    products_BNQQ = query_BNQD * query_BNQD.shape[-1] ** -0.5 @ key_BNQD.transpose(2, 3)
     if scores_BNQQ is not None:
         products_BNQQ = products_BNQQ + scores_BNQQ
     attended_BNQD: Tensor = products_BNQQ.softmax(3).to(value_BNQD.dtype) @ value_BNQD

@@ -1,8 +1,8 @@
 """BatchNorm's running statistics under accumulation and data parallelism.
 
-A forward pass normalises by its own micro-batch. The running statistics move once a step, by the
-mean over all micro-batches of all ranks, so that any number of ranks keeps the same ones (DESIGN:
-the unit of work is a micro-batch). DeepSpeed synchronises no buffers by itself.
+A forward pass normalises by its own micro-batch. The running statistics move once a step, by the mean over
+all micro-batches of all ranks, so that any number of ranks keeps the same ones. DeepSpeed synchronises no
+buffers by itself.
 """
 
 from __future__ import annotations

@@ -260,7 +260,9 @@ def _counts_of(optimizer: SkippableAdam) -> Iterator[None]:
     if optimizer.corrects_bias:
         yield
         return
-    counts = [entry["step"] for entry in optimizer.state.values() if "step" in entry]
+    # DeepSpeed leaves one group at a time in param_groups, and steps each.
+    updated = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    counts = [optimizer.state[own]["step"] for own in updated if "step" in optimizer.state.get(own, {})]
     before = [count.clone() for count in counts]
     for count in counts:
         count.fill_(MANY_STEPS)

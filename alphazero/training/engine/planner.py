@@ -98,10 +98,10 @@ def choose_plan(
     )
     if runtime.device.type != "cpu":  # there the host has virtual memory: nothing would show
         before = plan.micro_batch_size
-        most = training.batch_size if size == AUTO else before
-        plan = plan.with_micro_batch_size(_largest_fitting(most, config, runtime, network, exchange))
+        plan = plan.with_micro_batch_size(_largest_fitting(before, config, runtime, network, exchange))
         if size == AUTO:
-            notices = (f"micro-batch size {plan.micro_batch_size}: the most that fit into memory",)
+            why = "fits into memory" if plan.micro_batch_size < before else "keeps all ranks busy"
+            notices = (f"micro-batch size {plan.micro_batch_size}: the largest that {why}",)
         elif plan.micro_batch_size < before:
             notices = (
                 f"changed arithmetic: micro-batches of {before} do not fit into device memory, "
@@ -116,9 +116,8 @@ def _largest_fitting(
     most: int, config: Config, runtime: Runtime, network: AlphaZeroNet, exchange: Exchange
 ) -> int:
     """The largest micro-batch, of at most so many positions, that every rank's GPU can hold. Collective."""
-    batch_size, world_size = config.training.batch_size, runtime.world_size
-    reserve = reserve_bytes(network, config, world_size)
-    sizes = [size for size in micro_batch_sizes(batch_size) if size <= min(most, batch_size // world_size)]
+    reserve = reserve_bytes(network, config, runtime.world_size)
+    sizes = [size for size in micro_batch_sizes(config.training.batch_size) if size <= most]
 
     def fits_here(size: int) -> bool:
         return fits(network, config, runtime.device, size, reserve)
@@ -221,9 +220,10 @@ def choose_training_kernels(
     part: type[AttentionBody] | type[SqueezeExcitation] = AttentionBody if is_attention else SqueezeExcitation
     kept = (saved.attention if is_attention else saved.squeeze) if saved else ""
     is_settled = config.training.compile or (is_attention and "compile" in config.asked)
-    part.trained_by = "" if is_settled else kept  # for a return to GPUs
+    on_gpu = device.type == "cuda"
+    part.trained_by = "" if is_settled or on_gpu else kept  # for a return to GPUs
     has_choice = (is_attention or network.se_ratio > 0) and not is_settled
-    if not has_choice or not all(exchange.numbers(int(device.type == "cuda"))):
+    if not has_choice or not all(exchange.numbers(int(on_gpu))):
         return []
     kept = kept or (OPERATORS if saved else "")
     make_pass = (attention_passes if is_attention else squeeze_passes)(config, device)

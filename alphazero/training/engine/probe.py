@@ -167,6 +167,7 @@ def attention_passes(config: Config, device: torch.device) -> MakePass:
 
     def make_pass(kernels: str, dtype: torch.dtype) -> Pass:
         own = copy.deepcopy(network).to(device, torch.promote_types(dtype, torch.float32)).train()
+        own.body.checkpointing = config.training.activation_checkpointing
         run_parts, weights = own.body.run_by(kernels), list(own.body.parameters())
         own_BCHW = planes_BCHW.to(dtype)
 

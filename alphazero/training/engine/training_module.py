@@ -12,13 +12,14 @@ import torch
 from torch import nn
 
 from alphazero.base.errors import ConfigError
+from alphazero.network.inference.recorder import CudaRecorder
 from alphazero.network.model.attention import COMPILED, Run, run_part
 from alphazero.network.model.loss import LossTerms, loss_terms
 from alphazero.network.model.planes import DeviceBatch, expand_planes
 from alphazero.network.model.precision import autocast
 from alphazero.network.model.resnet import AlphaZeroNet, NetworkOutput
 from alphazero.settings.sections import LossConfig, TrainingConfig
-from alphazero.training.engine.graphed_network import CudaRecorder, GraphedNetwork
+from alphazero.training.engine.graphed_network import GraphedNetwork
 
 
 class TrainingModule(nn.Module):
@@ -54,9 +55,9 @@ class TrainingModule(nn.Module):
                 f"compile: C++ compiler {compiler!r} not found: install it, or add --no-compile"
             )
         if is_attention:
-            of_gpu = "" if on_cpu else network.body.trained_by
+            of_gpu = "" if on_cpu or not compiles else network.body.trained_by
             run = network.body.run_by(COMPILED if is_compiled else of_gpu)
-            self._run = functools.partial(self._run_network, run=run if compiles else run_part)
+            self._run = functools.partial(self._run_network, run=run)
         elif is_compiled:
             # A function, not the module: validation keeps the plain network, names stay as they are.
             self._run = torch.compile(self._run_network)

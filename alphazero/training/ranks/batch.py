@@ -160,7 +160,11 @@ def idle_notice(plan: BatchPlan, micro_batch_size: int = 0, *, batch_is_fixed: b
     if plan.idle_share <= IDLE_SHARE:
         return ""
     text = f"{100 * plan.idle_share:.0f} % of the ranks' time is idle: {plan}"
-    if batch_is_fixed or len({*plan.weights}) > 1:
+    if batch_is_fixed:
+        sizes = micro_batch_sizes(plan.batch_size)
+        busy = [size for size in sizes if plan.with_micro_batch_size(size).idle_share <= IDLE_SHARE]
+        return f"{text}; --micro-batch-size {busy[-1]} keeps all busy, by other arithmetic" if busy else text
+    if len({*plan.weights}) > 1:
         return text
     share = max(micro_batch_size, 1) * plan.world_size  # ranks that are alike are busy with equal shares
     below = plan.batch_size // share * share

@@ -1,6 +1,6 @@
 """Checkpoints where hosts share no file system: who writes, which one all continue from, who sends it.
 
-DESIGN: local rank 0 of every host writes where the run directory is not shared; at start the hosts agree
+Local rank 0 of every host writes where the run directory is not shared; at start the hosts agree
 on the newest complete one.
 """
 

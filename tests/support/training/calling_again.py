@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from alphazero.training.engine.graphed_network import Work
+from alphazero.network.inference.recorder import Work
 
 
 class CallingAgain:

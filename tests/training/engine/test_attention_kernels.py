@@ -52,6 +52,14 @@ def test_a_trial_finds_what_is_computed_otherwise(monkeypatch):
     assert trial(passes, torch.float32, None, COMPILED)[0].startswith("their error is ")
 
 
+def test_kernels_that_memory_does_not_suffice_for_are_left_out():
+    def make_pass(kernels: str, dtype: torch.dtype) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 17 GiB")
+
+    fault, _ = trial(make_pass, torch.float32, None, COMPILED)
+    assert fault.startswith("OutOfMemoryError: CUDA out of memory")
+
+
 @pytest.mark.parametrize("kernels", ATTENTION_KERNELS)
 def test_evaluations_by_them_are_those_of_the_network(compiler, kernels):
     network = probe_network(small().network).eval()

@@ -13,11 +13,12 @@ import pytest
 import torch
 
 from alphazero.games.registry import get_spec
+from alphazero.network.inference.recorder import CudaRecorder
 from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.load import load_config
 from alphazero.settings.sections import LossConfig, NetworkConfig, TrainingConfig
-from alphazero.training.engine.graphed_network import CudaRecorder, graph_notices, why_no_graphs
+from alphazero.training.engine.graphed_network import graph_notices, why_no_graphs
 from alphazero.training.engine.probe import random_batch
 from alphazero.training.engine.training_module import TrainingModule
 from tests.support.training.calling_again import CallingAgain

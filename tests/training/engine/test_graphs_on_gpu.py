@@ -12,6 +12,7 @@ import torch
 from alphazero.games.batch import Batch
 from alphazero.games.registry import get_spec
 from alphazero.network.inference.kernels import ATTENTION_KERNELS, OPERATORS, trial
+from alphazero.network.inference.recorder import CudaRecorder
 from alphazero.network.model import layers
 from alphazero.network.model.layers import TRITON, SqueezeExcitation
 from alphazero.network.model.planes import to_device
@@ -19,7 +20,6 @@ from alphazero.network.model.precision import DTYPES
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.load import load_config
 from alphazero.settings.sections import LossConfig, NetworkConfig, TrainingConfig
-from alphazero.training.engine.graphed_network import CudaRecorder
 from alphazero.training.engine.probe import attention_passes, random_batch, squeeze_passes
 from alphazero.training.engine.training_module import TrainingModule
 from tests.support.gpu import DEVICE, PRECISIONS, need, on_cuda, on_gpu

@@ -84,8 +84,12 @@ def test_neither_a_step_nor_zero_imports_torch_s_compiler(code):
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw"])
-def test_without_bias_correction_a_step_is_the_moments_alone(name):
-    """As DeepSpeed's FusedAdam with bias_correction false (csrc/adam/multi_tensor_adam.cu)."""
+@pytest.mark.parametrize("by_group", [False, True])
+def test_without_bias_correction_a_step_is_the_moments_alone(name, by_group):
+    """As DeepSpeed's FusedAdam with bias_correction false (csrc/adam/multi_tensor_adam.cu).
+
+    by_group: as above ZeRO 0, where DeepSpeed steps one group after the other.
+    """
     settings = {"weight_decay": 0.1, "adam_beta1": 0.8, "adam_beta2": 0.9, "adam_eps": 1e-3}
     model = network()
     optimizer = make_optimizer(
@@ -103,7 +107,10 @@ def test_without_bias_correction_a_step_is_the_moments_alone(name):
         moment = 0.8 * moment + 0.2 * gradient
         square = 0.9 * square + 0.1 * gradient**2
         decay = 0.1 * weight if name == "adamw" else 0
-        optimizer.step()
+        groups = optimizer.param_groups
+        for optimizer.param_groups in [[group] for group in groups] if by_group else [groups]:
+            optimizer.step()
+        optimizer.param_groups = groups
         weight = weight - 0.01 * (moment / (square.sqrt() + 1e-3) + decay)
         torch.testing.assert_close(model.weight.detach(), weight, rtol=1e-5, atol=1e-7)
     assert {float(entry["step"]) for entry in optimizer.state.values()} == {4.0}

@@ -13,6 +13,7 @@ from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import load_config
 from alphazero.settings.sections import NetworkConfig, TrainingConfig
+from alphazero.training.engine import planner
 from alphazero.training.engine.planner import choose_plan, host_weight
 from alphazero.training.engine.probe import (
     largest_that_fits,
@@ -64,16 +65,18 @@ def planned(
     ranks: int,
     saved: TrainingState | None = None,
     deepspeed: DeepSpeedSettings = NOTHING,
+    device: str = "cpu",
     **training: int | str,
 ):
-    """choose_plan on `ranks` CPU ranks that agree, as a plan and the lines about it."""
+    """choose_plan on `ranks` ranks that agree, as a plan and the lines about it."""
     config = load_config("", {name: str(value) for name, value in training.items()}, deepspeed)
     exchange = SimpleNamespace(
         gather=lambda value: [value] * ranks,
         numbers=lambda value: [value] * ranks,
         on_each=lambda action: action(),
     )
-    runtime = dataclasses.replace(read_runtime({}, "cpu"), world_size=ranks, local_world_size=ranks)
+    ranked = {"world_size": ranks, "local_world_size": ranks}
+    runtime = dataclasses.replace(read_runtime({}, "cpu"), device=torch.device(device), **ranked)
     network = AlphaZeroNet(NetworkConfig(blocks=1, filters=8), get_spec("chess"))
     return choose_plan(config, runtime, network, saved, exchange)
 
@@ -94,6 +97,7 @@ def test_idle_ranks_are_told_at_the_start_and_a_resume_gets_no_advice_it_could_n
     _, notices = planned(3, saved_state(), batch_size=1024)
     (line,) = (line for line in notices if "idle" in line)
     assert line.startswith("33 %") and "--batch-size" not in line
+    assert line.endswith("; --micro-batch-size 32 keeps all busy, by other arithmetic")
 
 
 def test_a_resume_keeps_its_micro_batch_however_small_and_with_whatever_ranks():
@@ -101,6 +105,23 @@ def test_a_resume_keeps_its_micro_batch_however_small_and_with_whatever_ranks():
         plan, notices = planned(3, saved_state(micro_batch_size), batch_size=1024)
         assert plan.micro_batch_size == micro_batch_size
         assert not [line for line in notices if "micro-batches of" in line and "idle" not in line]
+
+
+def test_on_gpus_only_memory_makes_micro_batches_smaller(monkeypatch):
+    """The number of ranks does not: a resumed run and a request keep their size."""
+    monkeypatch.setattr(planner, "reserve_bytes", lambda *_: 0)
+    monkeypatch.setattr(planner, "fits", lambda *_: True)
+    plan, notices = planned(2, saved_state(1024), batch_size=1024, device="cuda")
+    assert plan.micro_batch_size == 1024 and not [line for line in notices if "changed" in line]
+    assert planned(2, batch_size=1024, micro_batch_size=1024, device="cuda")[0].micro_batch_size == 1024
+    for size in ("auto", "0"):
+        plan, _ = planned(3, batch_size=4096, micro_batch_size=size, device="cuda")
+        assert plan.micro_batch_size == 512
+    monkeypatch.setattr(planner, "fits", lambda *given: given[3] <= 300)
+    plan, notices = planned(2, saved_state(1024), batch_size=1024, device="cuda")
+    assert (
+        plan.micro_batch_size == 256 and "micro-batches of 1024 do not fit into device memory" in notices[0]
+    )
 
 
 def test_auto_does_not_end_in_tiny_micro_batches():

@@ -1,4 +1,4 @@
-"""One rank and several compute the same thing (DESIGN: the unit of work is a micro-batch)."""
+"""One rank and several compute the same thing."""
 
 import pytest
 
