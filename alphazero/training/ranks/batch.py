@@ -161,8 +161,8 @@ def idle_notice(plan: BatchPlan, micro_batch_size: int = 0, *, batch_is_fixed: b
         return ""
     text = f"{100 * plan.idle_share:.0f} % of the ranks' time is idle: {plan}"
     if batch_is_fixed:
-        sizes = micro_batch_sizes(plan.batch_size)
-        busy = [size for size in sizes if plan.with_micro_batch_size(size).idle_share <= IDLE_SHARE]
+        each = map(plan.with_micro_batch_size, micro_batch_sizes(plan.batch_size))
+        busy = [other.micro_batch_size for other in each if other.idle_share <= IDLE_SHARE]
         return f"{text}; --micro-batch-size {busy[-1]} keeps all busy, by other arithmetic" if busy else text
     if len({*plan.weights}) > 1:
         return text
