@@ -19,7 +19,7 @@ from alphazero.base.errors import DataError
 from alphazero.base.text import reason, shortened
 from alphazero.data.store.columns import TRAINED_ON, SearchView, check_values
 from alphazero.data.store.store import ShardView, view_of
-from alphazero.games.registry import get_game, make_line
+from alphazero.games.registry import get_game, get_spec, make_line
 from alphazero.games.tablebases import Tablebases
 from alphazero.play import lanes as games
 from alphazero.play.actors.pointers import PlaceSettings
@@ -124,7 +124,8 @@ def _check_searches(
     begin = np.concatenate(([0], np.cumsum(lengths)))
     shares = search.policy_prob.values.astype(np.int64)
     sums = np.diff(np.concatenate(([0], np.cumsum(shares)))[begin])
-    is_whole = np.abs(sums - FIXED_POINT) <= lengths  # each share is rounded
+    # Each legal move's share is rounded, and not there where that gives 0.
+    is_whole = np.abs(sums - FIXED_POINT) <= get_spec(settings.game).max_legal_moves / 2
     _refuse(name, is_full != (lengths > 0), "ply {} of all: a policy is there for full searches alone")
     _refuse(name, is_full & ~is_whole, "ply {} of all: the shares of its policy do not add up to 1")
     _refuse(name, shares == 0, "entry {} of all policies: a share of 0")
