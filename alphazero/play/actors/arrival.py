@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -141,8 +142,9 @@ def _check_ends(
 ) -> None:
     """Each game ended as it says and with the result that follows."""
     own, plies = settings.self_play, np.diff(view.moves_offset)
-    end, result = np.array(batch.column("end").to_pylist()), _column(batch, "result")
-    said = np.array([_core.Termination[text].value for text in _known_terminations(name, batch)])
+    end, result = np.array(_known(name, batch, "end", _core.GameEnd)), _column(batch, "result")
+    terminations = _known(name, batch, "termination", _core.Termination)
+    said = np.array([_core.Termination[text].value for text in terminations])
     by_rules, resigned, adjudicated, too_long = (
         end == kind for kind in ("RULES", "RESIGNATION", "ADJUDICATED", "TOO_LONG")
     )
@@ -170,8 +172,9 @@ def _check_ends(
             raise DataError(f"{name}: game {row}: no tablebase gives this result")
 
 
-def _known_terminations(name: ShardName, batch: pa.RecordBatch) -> list[str]:
-    texts = [str(text) for text in batch.column("termination").to_pylist()]
-    if others := sorted(set(texts) - set(_core.Termination.__members__)):
+def _known(name: ShardName, batch: pa.RecordBatch, column: str, kind: type[Enum]) -> list[str]:
+    """A column whose texts are all names of a kind of end: an array of them is as wide as the longest."""
+    texts = [str(text) for text in batch.column(column).to_pylist()]
+    if others := sorted(set(texts) - set(kind.__members__)):
         raise DataError(f"{name}: {shortened(others[0])} ends no game")
     return texts

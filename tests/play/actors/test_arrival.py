@@ -98,6 +98,7 @@ def last(value):
         ("end", lambda end: "NONE", "game 1: is not over"),
         ("end", lambda end: "ADJUDICATED", "game 1: "),
         ("end", lambda end: "TOO_LONG", "game 1: "),
+        ("end", lambda end: "x" * (1 << 20), "x.* ends no game"),
         ("termination", lambda end: "REPETITION", "game 1: the rules end it otherwise"),
         ("moves", last(9), "move 9 is not legal"),
         ("moves", lambda moves: [0] * len(moves), "game 1, ply "),
