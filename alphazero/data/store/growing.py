@@ -28,6 +28,7 @@ from alphazero.data.store.store import (
 from alphazero.data.store.writer import encode_shard, manifest_of, write_whole
 
 SET_ASIDE = "set-aside"
+REFUSED = "refused"  # the folder of shards that a place brought and that did not enter (docs/actors.md)
 _SHARDS = "shard-*.arrow"
 
 
@@ -148,8 +149,8 @@ def _make_directory(path: Path) -> None:
 
 
 def _is_unfinished(path: Path) -> bool:
-    """True for what a crash leaves of a store that had no manifest yet."""
+    """True for what a crash leaves of a store that had no manifest yet, and for shards that were refused."""
     return all(
-        entry.name.startswith((".", "shard-")) or entry.name in (QUARANTINE_NAME, SET_ASIDE)
+        entry.name.startswith((".", "shard-")) or entry.name in (QUARANTINE_NAME, SET_ASIDE, REFUSED)
         for entry in path.iterdir()
     )

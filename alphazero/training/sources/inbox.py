@@ -21,6 +21,7 @@ import pyarrow as pa
 from alphazero.base.errors import AlphaZeroError, BusyError, CheckpointError, DataError
 from alphazero.base.files import replacing
 from alphazero.base.text import counted
+from alphazero.data.store.growing import REFUSED
 from alphazero.games.tablebases import Tablebases
 from alphazero.network.weights.checkpoint import read_state
 from alphazero.network.weights.weights import WeightsFile
@@ -47,7 +48,6 @@ MOST_ACTOR_BYTES = 1 << 30  # of an actor's shards that wait in the place
 MOST_REFUSED_BYTES = 1 << 28  # kept of what was refused
 KEPT_WEIGHTS = 3
 STILL_S = 3600.0  # an actor whose status stands that long is gone
-REFUSED = "refused"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import pytest
 
 from alphazero.base.errors import DataError
 from alphazero.cli.main import main
-from alphazero.data.store.growing import SET_ASIDE, GrowingStore
+from alphazero.data.store.growing import REFUSED, SET_ASIDE, GrowingStore
 from alphazero.data.store.store import MANIFEST_NAME, GameStore
 from alphazero.data.store.writer import encode_shard
 from tests.data.store.test_store import ROWS, write
@@ -136,6 +136,13 @@ def test_a_store_without_its_first_manifest_begins_anew(tmp_path: Path):
     assert store.shards == () and list(set_aside(path).values()) == [digest_of(0)]
     store.append(generation(0))
     assert digests(path) == [digest_of(0)] and set_aside(path) == {}
+
+
+def test_shards_that_were_refused_may_be_there_before_the_first_one_that_enters(tmp_path: Path):
+    refused = tmp_path / "games" / REFUSED / "reasons.jsonl"
+    refused.parent.mkdir(parents=True)
+    refused.write_text("{}\n")
+    assert len(grow(tmp_path / "games", 2).shards) == 2 and refused.read_text() == "{}\n"
 
 
 def damage_manifest(path: Path) -> None:
