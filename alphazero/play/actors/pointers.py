@@ -117,7 +117,7 @@ class LearnerState:
 
     id: random, new at each start. counter: rises at each renewal; another learner takes over only where it
     stands still. ended: the run made its last step, and needs no more games. actors: by id; kept for the
-    run's life.
+    run's life. published: the highest step of weights that were ever published here, -1 before the first.
     """
 
     id: str
@@ -125,6 +125,7 @@ class LearnerState:
     step: int
     ended: bool
     actors: dict[str, Account]
+    published: int = -1
 
 
 def write_settings(place: MeetingPlace, settings: PlaceSettings) -> str:

@@ -133,7 +133,6 @@ class Inbox:
         self.checked_s = 0.0
         self._settings_digest = ""
         self._published: deque[int] = deque(maxlen=KEPT_WEIGHTS)
-        self._steps: set[int] = set()
         self._gaps: dict[str, int] = {}
         self._told: set[str] = set()
         self._cleaned: Path | None = None
@@ -141,10 +140,11 @@ class Inbox:
         self._thread = threading.Thread(target=self._run_thread, name="alphazero-inbox", daemon=True)
 
     def start(self) -> None:
-        """Take the lease and write the settings. Raises PlaceError."""
+        """Take the lease and write the settings. Raises PlaceError and DataError."""
+        before = read_learner(self._place)
+        self._note_published(before.published if before else -1, *(step for step, _ in self._weights_there()))
         write_learner(self._place, self._state)
         self._settings_digest = write_settings(self._place, self._settings)
-        self._steps |= {step for step, _ in self._weights_there()}
         self._thread.start()
 
     def stand(self, step: int, accounts: Mapping[str, Account], steps: Collection[int]) -> None:
@@ -153,7 +153,7 @@ class Inbox:
         steps: at which it has published weights.
         """
         with self._changed:
-            self._steps |= set(steps)
+            self._note_published(*steps)
             self._queue.clear()
             self._next = {actor: account.shards for actor, account in accounts.items()}
             self._state = replace(self._state, step=step, actors=dict(accounts))
@@ -258,11 +258,16 @@ class Inbox:
                 self._weights = self._weights or weights
             raise
         self._published.append(step)
-        self._steps.add(step)
+        self._note_published(step)
         # All but the newest that this learner published: actors that play with others have them already.
         for there, name in self._weights_there():
             if there not in self._published:
                 self._place.delete(name)
+
+    def _note_published(self, *steps: int) -> None:
+        """Weights of these steps were published: a run that goes back takes games of them all the same."""
+        with self._changed:
+            self._state = replace(self._state, published=max(self._state.published, *steps, -1))
 
     def _require_lease(self) -> None:
         """Raises BusyError where another learner has it."""
@@ -329,8 +334,7 @@ class Inbox:
         try:
             if size_bytes > MOST_SHARD_BYTES:
                 raise DataError(f"{name}: {size_bytes:,} bytes; at most {MOST_SHARD_BYTES:,} are taken")
-            oldest = self._state.step - self._steps_back
-            steps = {step for step in self._steps if step >= oldest}
+            steps = range(max(0, self._state.step - self._steps_back), self._state.published + 1)
             games = check_shard(name, content, self._settings, steps, self._tables)
             rows: pa.RecordBatch | None = games.batch
             shard = TakenShard(

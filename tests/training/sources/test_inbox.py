@@ -1,0 +1,74 @@
+"""What the inbox of a learner takes from a place, one look at a time."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from alphazero.network.weights.weights import WeightsFile
+from alphazero.play import lanes
+from alphazero.play.actors.place import open_place
+from alphazero.play.actors.pointers import PlaceSettings
+from alphazero.play.actors.shard import new_actor
+from alphazero.play.search_settings import self_play_settings
+from alphazero.play.selfplay import new_lane, play
+from alphazero.run.directory import RunDirectory
+from alphazero.settings.sections import NetworkConfig
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
+from alphazero.training.sources.inbox import Inbox
+from tests.support.actors.learner import put_shard
+from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
+
+SETTINGS = PlaceSettings("connect4", 1000, 3, "fp32", SearchConfig(simulations=4), SelfPlayConfig())
+
+
+@pytest.fixture(scope="module")
+def some_games() -> pa.RecordBatch:
+    rules = self_play_settings(SETTINGS.search, SETTINGS.self_play, seed=1)
+    evaluator = MadeUpEvaluator("connect4", 8)
+    return lanes.to_batch(play("connect4", rules, [new_lane(0), new_lane(1)], 60, evaluator).finished)
+
+
+class OfTest:
+    """A place and the inbox of a learner there, which looks where a test says so."""
+
+    def __init__(self, directory: Path, settings: PlaceSettings = SETTINGS) -> None:
+        self.directory, self.settings, self.said = directory, settings, list[str]()
+        self.place = open_place(str(directory / "place"), make=True)
+        self.start()
+
+    def start(self) -> None:
+        """Another learner; the one before was killed."""
+        run = RunDirectory(self.directory)
+        self.inbox = Inbox(self.place, self.settings, run, 2000, self.said.append, renew_s=3600.0)
+        self.inbox._thread.start = lambda: None
+        self.inbox.start()
+
+    def publish(self, *steps: int) -> None:
+        """Weights of these steps, one after the other."""
+        for step in steps:
+            self.inbox.publish(step, WeightsFile(NetworkConfig(game="connect4"), {}, {}))
+            self.inbox._look()
+
+    def taken(self) -> list[tuple[str, int, bool]]:
+        """Look once, and take all that is there: actor, number, whether it was refused."""
+        self.inbox._look()
+        shards = [arrival.shard for arrival in self.inbox.take(10**9)]
+        return [(shard.actor, shard.number, shard.refused) for shard in shards]
+
+
+def test_after_a_kill_games_enter_whose_weights_were_published_since_the_checkpoint(
+    tmp_path, some_games
+) -> None:
+    world, actor = OfTest(tmp_path), new_actor()
+    world.inbox.stand(100, {}, (100,))
+    world.publish(200, 300, 400, 500, 600)
+    for number, step in enumerate((100, 200, 600, 700)):
+        put_shard(world.place, actor, number, some_games, step, "")
+    world.start()  # from the checkpoint of step 100, and once more
+    world.inbox.stand(100, {}, (100,))
+    world.publish(200)
+    world.start()
+    world.inbox.stand(100, {}, (100,))
+    assert world.taken() == [(actor, 0, False), (actor, 1, False), (actor, 2, False), (actor, 3, True)]
+    assert all("weights of step 700: not published here" in line for line in world.said)
