@@ -128,7 +128,7 @@ class Inbox:
         self._state = LearnerState(secrets.token_hex(8), 0, 0, False, {})
         self._weights: WeightsFile | None = None
         self._weights_step = -1
-        self._stopping = self._fails = False
+        self._stands = self._stopping = self._fails = False
         self._fault: BaseException | None = None  # to here
         self.checked_s = 0.0
         self._settings_digest = ""
@@ -140,9 +140,15 @@ class Inbox:
         self._thread = threading.Thread(target=self._run_thread, name="alphazero-inbox", daemon=True)
 
     def start(self) -> None:
-        """Take the lease and write the settings. Raises PlaceError and DataError."""
-        before = read_learner(self._place)
-        self._note_published(before.published if before else -1, *(step for step, _ in self._weights_there()))
+        """Take the lease and write the settings; shards are looked at once the run stands somewhere.
+
+        Raises PlaceError and DataError.
+        """
+        if (before := read_learner(self._place)) is not None:
+            self._note_published(before.published)
+            # Without these accounts actors would take all their games for unused, and pause.
+            self._state = replace(self._state, step=before.step, actors=before.actors)
+        self._note_published(*(step for step, _ in self._weights_there()))
         write_learner(self._place, self._state)
         self._settings_digest = write_settings(self._place, self._settings)
         self._thread.start()
@@ -154,6 +160,7 @@ class Inbox:
         """
         with self._changed:
             self._note_published(*steps)
+            self._stands = True
             self._queue.clear()
             self._next = {actor: account.shards for actor, account in accounts.items()}
             self._state = replace(self._state, step=step, actors=dict(accounts))
@@ -195,7 +202,8 @@ class Inbox:
         try:
             self._require_lease()
             self._renew(replace(self._state, id="", ended=ended))
-            self._clean()
+            if self._stands:
+                self._clean()
         except AlphaZeroError as error:
             self._say(f"{error}")
 
@@ -236,8 +244,9 @@ class Inbox:
         except AlphaZeroError as error:
             fault = error
         self._fails = fault is not None
-        self._fetch()
-        self._clean()
+        if self._stands:
+            self._fetch()
+            self._clean()
         if fault is not None:
             raise fault
 

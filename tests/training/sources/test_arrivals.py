@@ -317,8 +317,8 @@ def test_shards_are_taken_while_others_come_in(tmp_path, fed) -> None:
         put_shard(place, actor, number, lanes.to_batch([game]), 0, "")
     inbox = Inbox(place, settings, RunDirectory(tmp_path), 100, print, renew_s=0.02)
     inbox._queue, inbox._most_waiting = PausingDeque(), 10**9
-    inbox.stand(0, {}, (0,))
     inbox.start()
+    inbox.stand(0, {}, (0,))
     taken, deadline = [], time.monotonic() + 20
     while len(taken) < len(played) and time.monotonic() < deadline:
         inbox.wait(0.01)

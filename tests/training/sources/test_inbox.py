@@ -8,7 +8,7 @@ import pytest
 from alphazero.network.weights.weights import WeightsFile
 from alphazero.play import lanes
 from alphazero.play.actors.place import open_place
-from alphazero.play.actors.pointers import PlaceSettings
+from alphazero.play.actors.pointers import Account, PlaceSettings, read_learner
 from alphazero.play.actors.shard import new_actor
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_lane, play
@@ -72,3 +72,20 @@ def test_after_a_kill_games_enter_whose_weights_were_published_since_the_checkpo
     world.inbox.stand(100, {}, (100,))
     assert world.taken() == [(actor, 0, False), (actor, 1, False), (actor, 2, False), (actor, 3, True)]
     assert all("weights of step 700: not published here" in line for line in world.said)
+
+
+def test_no_shard_is_looked_at_before_the_run_stands_somewhere(tmp_path, some_games) -> None:
+    """Until then learner.json has the accounts of the learner before, by which actors see what is unused."""
+    world, actor = OfTest(tmp_path), new_actor()
+    world.inbox.stand(0, {}, (0,))
+    for number in range(2):
+        put_shard(world.place, actor, number, some_games, 0, "")
+    assert len(world.taken()) == 2
+    world.inbox._look()
+    world.start()
+    put_shard(world.place, actor, 2, some_games, 2100, "")
+    world.inbox._look()
+    learner = read_learner(world.place)
+    assert learner is not None and learner.actors[actor].shards == 2 and world.inbox.take(1) == []
+    world.inbox.stand(2100, {actor: Account(2, 10)}, (0, 2100))
+    assert world.taken() == [(actor, 2, False)] and world.said == []
