@@ -349,9 +349,10 @@ class Inbox:
             shard = TakenShard(
                 name.actor, name.number, sha256, games.batch.num_rows, games.positions, games.step
             )
-        except DataError as error:
+        except (DataError, MemoryError) as error:
             rows, shard = None, TakenShard(name.actor, name.number, sha256, refused=True)
-            self._refuse(name, content, str(error))
+            too_large = f"{name}: its check takes more memory than is free"
+            self._refuse(name, content, too_large if isinstance(error, MemoryError) else str(error))
         self.checked_s += time.thread_time() - began
         with self._changed:
             if self._next.get(name.actor, 0) == before:  # the run did not go back meanwhile

@@ -1,15 +1,17 @@
 """What the inbox of a learner takes from a place, one look at a time."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from alphazero.network.weights.weights import WeightsFile
 from alphazero.play import lanes
+from alphazero.play.actors.arrival import ArrivedGames, check_shard
 from alphazero.play.actors.place import open_place
 from alphazero.play.actors.pointers import Account, PlaceSettings, read_learner
-from alphazero.play.actors.shard import new_actor
+from alphazero.play.actors.shard import ShardName, new_actor
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_lane, play
 from alphazero.run.directory import RunDirectory
@@ -89,3 +91,18 @@ def test_no_shard_is_looked_at_before_the_run_stands_somewhere(tmp_path, some_ga
     assert learner is not None and learner.actors[actor].shards == 2 and world.inbox.take(1) == []
     world.inbox.stand(2100, {actor: Account(2, 10)}, (0, 2100))
     assert world.taken() == [(actor, 2, False)] and world.said == []
+
+
+def test_a_shard_whose_check_takes_too_much_memory_is_refused(tmp_path, some_games, monkeypatch) -> None:
+    world, actor = OfTest(tmp_path), new_actor()
+    world.inbox.stand(0, {}, (0,))
+    bad, _ = (put_shard(world.place, actor, number, some_games, 0, "") for number in range(2))
+
+    def check(name: ShardName, *others: Any) -> ArrivedGames:
+        if name == bad:
+            raise MemoryError
+        return check_shard(name, *others)
+
+    monkeypatch.setattr("alphazero.training.sources.inbox.check_shard", check)
+    assert world.taken() == [(actor, 0, True), (actor, 1, False)]
+    assert world.said == [f"refused: {bad}: its check takes more memory than is free"]
