@@ -7,6 +7,7 @@ A place that fails for a while stops nothing here: training continues with the g
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import secrets
 import threading
@@ -25,6 +26,7 @@ from alphazero.data.store.growing import REFUSED
 from alphazero.games.tablebases import Tablebases
 from alphazero.network.weights.checkpoint import read_state
 from alphazero.network.weights.weights import WeightsFile
+from alphazero.play import lanes as games
 from alphazero.play.actors.arrival import check_shard
 from alphazero.play.actors.place import GAMES, WEIGHTS, MeetingPlace
 from alphazero.play.actors.pointers import (
@@ -44,7 +46,7 @@ from alphazero.run.directory import RunDirectory
 RENEW_S = 2.0
 RENEWALS = 5  # in which another learner's counter must move, or it is gone
 LONGEST_PAUSE_S = 60.0  # between tries where the place fails
-MOST_ACTOR_BYTES = 1 << 30  # of an actor's shards that wait in the place
+MOST_ACTOR_BYTES = 1 << 30  # of an actor's shards that are looked at in a round
 MOST_REFUSED_BYTES = 1 << 28  # kept of what was refused
 KEPT_WEIGHTS = 3
 STILL_S = 3600.0  # an actor whose status stands that long is gone
@@ -69,6 +71,11 @@ class Arrival:
 
     shard: TakenShard
     rows: pa.RecordBatch | None
+
+    @property
+    def plies(self) -> int:
+        """How many positions its games have, with those that are not trained on."""
+        return 0 if self.rows is None else len(games.entries(self.rows, "moves"))
 
 
 def accounts_with(accounts: Mapping[str, Account], shards: Iterable[TakenShard]) -> dict[str, Account]:
@@ -121,7 +128,8 @@ class Inbox:
         """steps_back: how many steps old the weights of a shard may be. say: from another thread."""
         self._place, self._settings, self._run, self._say = place, settings, run, say
         self._steps_back, self._tables, self._renew_s = steps_back, tables, renew_s
-        self._most_waiting = 3 * settings.lead_positions
+        # Of all positions: of so many is one trained on.
+        self._most_waiting = 3 * settings.lead_positions / settings.self_play.full_search_share
         self._changed = threading.Condition()  # guards what both threads use, from here
         self._queue: deque[Arrival] = deque()
         self._next: dict[str, int] = {}
@@ -134,7 +142,9 @@ class Inbox:
         self._settings_digest = ""
         self._published: deque[int] = deque(maxlen=KEPT_WEIGHTS)
         self._gaps: dict[str, int] = {}
-        self._told: set[str] = set()
+        self._last = ""  # the actor of the shard that was looked at last
+        self._told: set[str] = set()  # once a run
+        self._faults: set[str] = set()  # of the place, that were told since it answered last
         self._cleaned: Path | None = None
         self._beats: dict[str, tuple[int, float]] = {}
         self._thread = threading.Thread(target=self._run_thread, name="alphazero-inbox", daemon=True)
@@ -218,10 +228,11 @@ class Inbox:
                 except BusyError:
                     raise
                 except AlphaZeroError as error:  # the place fails or refuses, or a disk here is full
-                    self._tell(str(error), f"{error}; training continues with the games that it has")
+                    text = f"{error}; training continues with the games that it has"
+                    self._tell(self._faults, str(error), text)
                     pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
                 else:
-                    self._told.clear()
+                    self._faults.clear()
                 with self._changed:
                     self._changed.wait_for(lambda: self._stopping or self._has_weights(), pause_s)
         except BaseException as error:  # for the thread that trains
@@ -229,9 +240,9 @@ class Inbox:
                 self._fault = error
                 self._changed.notify_all()
 
-    def _tell(self, key: str, text: str) -> None:
-        if key not in self._told:
-            self._told.add(key)
+    def _tell(self, told: set[str], key: str, text: str) -> None:
+        if key not in told:
+            told.add(key)
             self._say(text)
 
     def _look(self) -> None:
@@ -293,6 +304,29 @@ class Inbox:
 
     def _fetch(self) -> None:
         """Look at the shards that are there, an actor's in the order of their numbers, all actors in turn."""
+        lists, fault = self._waiting(), None
+        while lists and not self._stopping:
+            # Each time another one is the first: where there is no room for all, all get some.
+            for actor in sorted(lists, key=lambda actor: (actor <= self._last, actor)):
+                if self._is_full() or self._has_weights():
+                    return
+                self._last = actor
+                name, size = lists[actor].popleft()
+                try:
+                    goes_on = self._is_next(name) and self._take_in(name, size)
+                except AlphaZeroError as error:
+                    goes_on = False
+                    if fault is None:  # the others are alike, where the place as a whole fails
+                        fault = error
+                        self._tell(self._told, str(error), f"{error}; games of other actors are taken")
+                if not (goes_on and lists[actor]):
+                    del lists[actor]
+
+    def _waiting(self) -> dict[str, deque[tuple[ShardName, int]]]:
+        """Shards that are there, with their sizes: by actor in the order of their numbers.
+
+        Of each no more than a gigabyte; the others come in the next rounds.
+        """
         waiting: dict[str, list[tuple[ShardName, int]]] = {}
         with self._changed:
             done = dict(self._next)
@@ -300,37 +334,29 @@ class Inbox:
             name = ShardName.of(entry.name)
             if name is not None and name.number >= done.get(name.actor, 0):
                 waiting.setdefault(name.actor, []).append((name, entry.size_bytes))
-        lists = {actor: deque(sorted(names)) for actor, names in waiting.items() if self._may_bring(names)}
-        gaps, self._gaps = self._gaps, {}
-        while lists and not self._stopping:
-            for actor in sorted(lists):
-                name, size = lists[actor].popleft()
-                if not lists[actor]:
-                    del lists[actor]
-                if name.number != (wanted := self._next.get(actor, 0)):
-                    # A listing may miss an object that is written while it is made; a second one does not.
-                    if gaps.get(actor) != wanted:
-                        self._gaps[actor] = wanted
-                        lists.pop(actor, None)
-                        continue
-                    lost = counted(name.number - wanted, "shard")
-                    self._say(
-                        f"{lost} of actor {actor} are gone: a later checkpoint of the run has used them"
-                    )
-                if not self._take_in(name, size):
-                    lists.pop(actor, None)
-                with self._changed:
-                    positions = sum(arrival.shard.positions for arrival in self._queue)
-                if positions >= self._most_waiting or self._has_weights():
-                    return
+        lists = {}
+        for actor, names in waiting.items():
+            names.sort()
+            before = itertools.accumulate((size for _, size in names), initial=0)
+            pairs = zip(names, before, strict=False)  # the last sum is that of all
+            lists[actor] = deque(one for one, bytes_before in pairs if bytes_before < MOST_ACTOR_BYTES)
+        return lists
 
-    def _may_bring(self, names: Collection[tuple[ShardName, int]]) -> bool:
-        size_bytes = sum(size for _, size in names)
-        if size_bytes <= MOST_ACTOR_BYTES:
+    def _is_full(self) -> bool:
+        with self._changed:
+            return sum(arrival.plies for arrival in self._queue) >= self._most_waiting
+
+    def _is_next(self, name: ShardName) -> bool:
+        """Whether a shard is the next of its actor, or those before it are gone."""
+        if name.number == (wanted := self._next.get(name.actor, 0)):
             return True
-        actor = next(iter(names))[0].actor
-        self._tell(actor, f"actor {actor}: {size_bytes:,} bytes wait; at most {MOST_ACTOR_BYTES:,} are taken")
-        return False
+        # A listing may miss an object that is written while it is made; a second one does not.
+        if self._gaps.get(name.actor) != wanted:
+            self._gaps[name.actor] = wanted
+            return False
+        lost = counted(name.number - wanted, "shard")
+        self._say(f"{lost} of actor {name.actor} are gone: a later checkpoint of the run has used them")
+        return True
 
     def _take_in(self, name: ShardName, size_bytes: int) -> bool:
         """Fetch and check a shard, and put it behind the others; False where it is gone."""
@@ -344,11 +370,9 @@ class Inbox:
             if size_bytes > MOST_SHARD_BYTES:
                 raise DataError(f"{name}: {size_bytes:,} bytes; at most {MOST_SHARD_BYTES:,} are taken")
             steps = range(max(0, self._state.step - self._steps_back), self._state.published + 1)
-            games = check_shard(name, content, self._settings, steps, self._tables)
-            rows: pa.RecordBatch | None = games.batch
-            shard = TakenShard(
-                name.actor, name.number, sha256, games.batch.num_rows, games.positions, games.step
-            )
+            new = check_shard(name, content, self._settings, steps, self._tables)
+            rows: pa.RecordBatch | None = new.batch
+            shard = TakenShard(name.actor, name.number, sha256, new.batch.num_rows, new.positions, new.step)
         except (DataError, MemoryError) as error:
             rows, shard = None, TakenShard(name.actor, name.number, sha256, refused=True)
             too_large = f"{name}: its check takes more memory than is free"
@@ -374,7 +398,7 @@ class Inbox:
                 record = {"actor": name.actor, "number": name.number, "digest": name.digest, "reason": why}
                 lines.write(json.dumps(record) + "\n")
         except OSError as error:
-            self._tell(f"{folder}", f"{folder}: {error.strerror}")
+            self._tell(self._told, f"{folder}", f"{folder}: {error.strerror}")
 
     def _weights_there(self) -> list[tuple[int, str]]:
         """Steps and names of the weights in the place."""

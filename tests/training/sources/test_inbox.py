@@ -1,11 +1,13 @@
 """What the inbox of a learner takes from a place, one look at a time."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from alphazero.base.errors import PlaceRefusedError
 from alphazero.network.weights.weights import WeightsFile
 from alphazero.play import lanes
 from alphazero.play.actors.arrival import ArrivedGames, check_shard
@@ -106,3 +108,69 @@ def test_a_shard_whose_check_takes_too_much_memory_is_refused(tmp_path, some_gam
     monkeypatch.setattr("alphazero.training.sources.inbox.check_shard", check)
     assert world.taken() == [(actor, 0, True), (actor, 1, False)]
     assert world.said == [f"refused: {bad}: its check takes more memory than is free"]
+
+
+def test_an_actor_whose_shard_cannot_be_read_is_told_once_and_those_of_others_enter(
+    tmp_path, some_games, monkeypatch
+) -> None:
+    world, (first, bad, last) = OfTest(tmp_path), ("00" * 8, "55" * 8, "ff" * 8)
+    world.inbox.stand(0, {}, (0,))
+    for actor in (first, bad, last):
+        for number in range(2):
+            put_shard(world.place, actor, number, some_games, 0, "")
+    get = world.place.get
+
+    def read(name: str, most_bytes: int) -> bytes | None:
+        if f"/{bad}/" in name:
+            raise PlaceRefusedError(f"{name}: Permission denied")
+        return get(name, most_bytes)
+
+    monkeypatch.setattr(world.place, "get", read)
+    assert sorted(world.taken()) == [(actor, number, False) for actor in (first, last) for number in (0, 1)]
+    assert world.taken() == [] and len(world.said) == 1
+    assert (
+        world.said[0].endswith("Permission denied; games of other actors are taken") and bad in world.said[0]
+    )
+    monkeypatch.undo()
+    assert world.taken() == [(bad, 0, False), (bad, 1, False)]
+
+
+def test_of_an_actor_with_very_much_the_first_shards_are_taken_and_then_the_others(
+    tmp_path, some_games, monkeypatch
+) -> None:
+    world, actor = OfTest(tmp_path), new_actor()
+    world.inbox.stand(0, {}, (0,))
+    size_bytes = 0
+    for number in range(4):
+        put_shard(world.place, actor, number, some_games, 0, "")
+        size_bytes = world.place.entries("games")[0].size_bytes
+    monkeypatch.setattr("alphazero.training.sources.inbox.MOST_ACTOR_BYTES", 2 * size_bytes)
+    assert [number for _, number, _ in world.taken()] == [0, 1]
+    assert [number for _, number, _ in world.taken()] == [2, 3]
+    assert world.said == []
+
+
+def test_the_queue_has_a_limit_of_all_positions_and_room_for_every_actor(tmp_path, some_games) -> None:
+    plies = len(lanes.entries(some_games, "moves"))
+    settings = dataclasses.replace(SETTINGS, lead_positions=plies // 3)  # a little less than one shard's
+    world, actors = OfTest(tmp_path, settings), sorted(new_actor() for _ in range(3))
+    world.inbox.stand(0, {}, (0,))
+    untrained = untrained_on(some_games)
+    for number in range(2):
+        for actor in actors:
+            put_shard(world.place, actor, number, untrained if actor == actors[0] else some_games, 0, "")
+    for number in range(2):
+        for actor in actors:
+            for _ in range(3):
+                world.inbox._look()
+            assert world.taken() == [(actor, number, False)]
+
+
+def untrained_on(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same games after quick searches."""
+    nothing = {"policy_move": [], "policy_prob": []}
+    rows = [
+        row | nothing | {name: [0] * len(row[name]) for name in ("flags", "policy_offset")}
+        for row in batch.to_pylist()
+    ]
+    return pa.RecordBatch.from_pylist(rows, lanes.GAME_SCHEMA)
