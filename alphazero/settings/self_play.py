@@ -121,8 +121,11 @@ class SelfPlayConfig:
         minimum=0,
         maximum=MOST_MEBIBYTES,
     )
-    full_search_share: float = share(
-        1.0, "share of moves with a full search; the others get a quick one and are not trained on"
+    full_search_share: float = setting(
+        1.0,
+        "share of moves with a full search; the others get a quick one and are not trained on",
+        minimum=0.01,
+        maximum=1,
     )
     fast_simulations: int = setting(100, "simulations of a quick search", minimum=1, maximum=MOST_SIMULATIONS)
     temperature: float = setting(
@@ -207,7 +210,7 @@ def settled(
     lanes = self_play.lanes or max(LEAST_LANES, min(MOST_GAMES, BATCHES_PER_RANK * trees * num_ranks))
     share = self_play.full_search_share
     positions = self_play.steps_per_generation * batch_size / self_play.reuse
-    per_position = search.simulations + (1 - share) / max(share, 1e-6) * self_play.fast_simulations
+    per_position = search.simulations + (1 - share) / share * self_play.fast_simulations
     # A round longer than a generation would play more games than --reuse asks for.
     of_generation = math.ceil(positions * per_position / lanes)
     budget = min(SEARCHES_PER_ROUND * search.simulations, max(search.simulations, of_generation))

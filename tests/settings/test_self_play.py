@@ -49,8 +49,8 @@ def test_quick_searches_count_by_their_share():
     # For each of 1,000 positions one search of 100 and three of 20.
     chosen = settled(own, SearchConfig(simulations=100), 1000, num_ranks=1)
     assert chosen.simulations_per_round == 1000 * (100 + 3 * 20) / 200
-    none = SelfPlayConfig(full_search_share=0.0)
-    assert settled(none, SearchConfig(simulations=100), 1000, num_ranks=1).simulations_per_round == 2400
+    with pytest.raises(ConfigError, match=r"--full-search-share: '0': expected .*0\.01"):
+        load_config("", {"full_search_share": "0"})  # no position would be trained on
 
 
 def test_what_is_named_is_not_chosen():

@@ -139,6 +139,11 @@ def check_ways(config: Config, run: RunDirectory) -> None:
         raise ConfigError(f"--replay {own.replay}: expected --self-play-from here, --mode selfplay or mixed")
     if own.place and own.self_play_from == "here":
         raise ConfigError(f"--place {own.place}: expected --self-play-from elsewhere, or both")
+    if own.mode != "supervised" and own.opening_plies >= own.max_plies:
+        raise ConfigError(
+            f"--opening-plies {own.opening_plies}, --max-plies {own.max_plies}: expected openings that are "
+            "shorter than games"
+        )
     if own.self_play_from != "here" and (own.place or (run.path / OF_A_RUN).exists()):
         place = place_of(config, run, make=True)
         with contextlib.suppress(

@@ -367,6 +367,10 @@ def test_a_full_place_is_read_all_the_same_and_written_to_ever_less_often(tmp_pa
             "--self-play-from both: expected --mode selfplay, or mixed",
         ),
         (("--replay", "x", "--self-play-from", "both"), "--replay x: expected --self-play-from here"),
+        (
+            ("--opening-plies", "9", "--max-plies", "9"),
+            "--opening-plies 9, --max-plies 9: expected openings that are shorter than games",
+        ),
     ],
 )
 def test_flags_that_contradict_each_other_are_answered(tmp_path, flags, words) -> None:
