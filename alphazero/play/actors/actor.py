@@ -208,14 +208,15 @@ class _Actor:
             self._say(f"{waits}; {limits}" if is_ahead else "plays on")
         if newest is None or is_ahead:
             return False
-        if newest.step != courier.step:
+        if newest.step != courier.opened:
+            courier.opened = newest.step
             try:
                 self._load(newest.path)
+                courier.step = newest.step
             except AlphaZeroError as error:
                 if self._evaluator is None:
                     raise
                 self._say(f"{error}; plays on with the weights of step {courier.step}")
-            courier.step = newest.step
         return True
 
     def _load(self, path: Path) -> None:

@@ -35,7 +35,6 @@ Bools = npt.NDArray[np.bool_]
 class ArrivedGames:
     """A shard that passed. batch: GAME_SCHEMA. step: of the weights that played, as its actor says."""
 
-    name: ShardName
     batch: pa.RecordBatch
     positions: int
     step: int
@@ -80,7 +79,7 @@ def check_shard(
         raise DataError(f"{name}: game {fault.game}, ply {fault.ply}: {shortened(fault.reason)}")
     _check_ends(name, batch, view, ends, settings, tables)
     batch = batch.replace_schema_metadata(None)
-    return ArrivedGames(name, batch, games.num_trained_positions(batch), origin.step)
+    return ArrivedGames(batch, games.num_trained_positions(batch), origin.step)
 
 
 def _refuse(name: ShardName, wrong: Bools, what: str) -> None:

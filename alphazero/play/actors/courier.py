@@ -92,8 +92,8 @@ class FetchedWeights:
 class Courier:
     """A context manager; on the way out what is finished is published, within LAST_S or by a later actor.
 
-    The player reads newest, unused, settings_changed and run_ended, and sets moves (so far) and step (of the
-    weights that it plays with).
+    The player reads newest, unused, settings_changed and run_ended, and sets moves (so far), step (of the
+    weights that it plays with) and opened (of the newest that it tried to play with).
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Courier:
         self._thread = threading.Thread(target=self._run, name="courier", daemon=True)
         self.newest: FetchedWeights | None = None
         self.settings_changed = self.run_ended = False
-        self.moves, self.step = 0, -1
+        self.moves, self.step, self.opened = 0, -1, -1
 
     def __enter__(self) -> Courier:
         with _on_disk(self._directory / _SETTINGS):
@@ -237,12 +237,13 @@ class Courier:
         self.run_ended = self.run_ended or (ends and before is not None and not before.ended)
 
     def _wants(self, newest: NewestWeights) -> bool:
-        """Only after the last ones are played with, and for a tenth of the time: a link may be slow. But a
-        learner refuses games of old weights.
+        """Only after the last ones were opened, and for a tenth of the time: a link may be slow.
+
+        But a learner refuses games of old weights.
         """
-        is_used = self.newest is not None and self.step == self.newest.step
+        is_used = self.newest is not None and self.opened == self.newest.step
         is_due = time.monotonic() >= self._fetch_after or newest.step - self.step > self._steps_back
-        return is_used and self.step != newest.step and is_due
+        return is_used and self.opened != newest.step and is_due
 
     def _fetch(self, newest: NewestWeights) -> None:
         path, began = self._directory / f"{newest.step}.safetensors", time.monotonic()

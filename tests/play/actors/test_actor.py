@@ -110,7 +110,23 @@ def test_a_slow_link_does_not_keep_an_actor_at_weights_whose_games_are_refused(p
         courier._fetch_after = pause_s
         courier._look()
         assert courier.newest is not None and courier.newest.step == fetched
-        courier.step = fetched
+        courier.step = courier.opened = fetched
+
+
+def test_weights_that_cannot_be_played_with_are_passed_over_and_no_shard_names_them(place) -> None:
+    learner = StandInLearner(place)
+    learner.publish(0)
+    player = ActorThread(place.name)
+    player.until(lambda: len(learner.shards()) > 0)
+    learner.game = "tictactoe"
+    learner.publish(7)
+    player.until(lambda: any("plays on with the weights of step 0" in line for line in player.lines))
+    learner.game, before = "connect4", len(learner.shards())
+    player.until(lambda: len(learner.shards()) > before + 2)
+    learner.publish(9)
+    player.until(lambda: any(step == 9 for _, _, step, _ in games_in(learner)))
+    player.end()
+    assert {step for _, _, step, _ in games_in(learner)} == {0, 9}
 
 
 def test_it_ends_with_the_run_but_not_for_one_that_had_ended_before(place) -> None:
