@@ -34,7 +34,7 @@ from alphazero.play import lanes as games
 from alphazero.play.actors.courier import LOOK_S, Courier, Tries
 from alphazero.play.actors.place import SETTINGS, MeetingPlace, open_place
 from alphazero.play.actors.pointers import ActorStatus, PlaceSettings, read_settings, rules_digest
-from alphazero.play.actors.shard import new_actor
+from alphazero.play.actors.shard import MOST_SHARD_BYTES, new_actor
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_cache, new_lane, play, tables_of
 from alphazero.settings.sections import NetworkConfig
@@ -44,6 +44,8 @@ ROUND_S = 20.0  # that a round of play should last: then games are published and
 LEAST_SEARCHES = 8  # of a lane in a round, at the end of which batches are not full
 OLDEST = 3  # generations for which games may wait: the more actors there are, the sooner they pause
 POSITIONS_PER_SHARD = 1 << 16
+BYTES_PER_SHARD = MOST_SHARD_BYTES // 2  # by these of a ply and of an entry of its policy (play/lanes.py)
+PLY_BYTES, ENTRY_BYTES = 35, 4
 POLL_S = 0.1
 T = TypeVar("T")
 
@@ -266,13 +268,15 @@ class _Actor:
         self._deliver(courier, played.finished)
 
     def _deliver(self, courier: Courier, finished: Sequence[_core.SelfPlayGame]) -> None:
-        """Finished games as shards, by lane and number, none much larger than POSITIONS_PER_SHARD."""
+        """Finished games as shards, by lane and number, each with at most a game above the limits."""
         finished = sorted(finished, key=lambda game: (game.lane, game.number))
         shard: list[_core.SelfPlayGame] = []
-        positions = 0
+        positions = size_bytes = 0
         for number, game in enumerate(finished, start=1):
             shard.append(game)
             positions += int(np.count_nonzero(game.flags & TRAINED_ON))
-            if positions >= POSITIONS_PER_SHARD or number == len(finished):
+            size_bytes += PLY_BYTES * len(game.moves) + ENTRY_BYTES * len(game.policy_move)
+            is_full = positions >= POSITIONS_PER_SHARD or size_bytes >= BYTES_PER_SHARD
+            if is_full or number == len(finished):
                 courier.deliver(games.to_batch(shard), self._settings.rules)
-                shard, positions = [], 0
+                shard, positions, size_bytes = [], 0, 0

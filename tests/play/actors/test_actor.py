@@ -7,18 +7,22 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+import alphazero._core as _core
 from alphazero.base.errors import ConfigError
 from alphazero.cli.main import main
 from alphazero.play.actors import courier as courier_module
-from alphazero.play.actors.actor import OfThisMachine, run_actor
+from alphazero.play.actors.actor import OfThisMachine, _Actor, run_actor
 from alphazero.play.actors.courier import Courier
 from alphazero.play.actors.place import open_place
 from alphazero.play.actors.pointers import Account, ActorStatus, read_statuses
-from alphazero.play.actors.shard import new_actor
+from alphazero.play.actors.shard import MOST_SHARD_BYTES, new_actor, shard_of
 from alphazero.play.lanes import to_batch
 from tests.support.actors.learner import StandInLearner, games_in
 from tests.support.actors.player import CPU, WAIT_S, ActorThread, hurry
@@ -127,6 +131,32 @@ def test_weights_that_cannot_be_played_with_are_passed_over_and_no_shard_names_t
     player.until(lambda: any(step == 9 for _, _, step, _ in games_in(learner)))
     player.end()
     assert {step for _, _, step, _ in games_in(learner)} == {0, 9}
+
+
+def long_game(number: int) -> _core.SelfPlayGame:
+    """Some 28 MB and one position to train on."""
+    game = _core.SelfPlayGame()
+    game.number, plies = number, 65_535
+    for name in ("moves", "flags", "root_q", "root_d", "best_q", "best_d", "orig_q", "orig_d", "visits"):
+        setattr(game, name, np.zeros(plies, getattr(game, name).dtype))
+    game.flags = np.eye(1, plies, dtype=np.uint8)[0]
+    game.policy_offset = np.arange(plies + 1, dtype=np.uint32) * 100
+    game.policy_move = game.policy_prob = np.ones(plies * 100, np.uint16)
+    return game
+
+
+def test_no_shard_is_larger_than_what_a_learner_takes() -> None:
+    sizes: list[int] = []
+    numbers: list[int] = []
+
+    def deliver(batch, rules) -> None:
+        sizes.append(len(shard_of(new_actor(), 0, batch, 0, rules)[1]))
+        numbers.extend(batch.column("number").to_pylist())
+
+    actor: Any = SimpleNamespace(_settings=SimpleNamespace(rules=""))
+    courier: Any = SimpleNamespace(deliver=deliver)
+    _Actor._deliver(actor, courier, [long_game(number) for number in range(5)])
+    assert len(sizes) > 1 and max(sizes) <= MOST_SHARD_BYTES and numbers == list(range(5))
 
 
 def test_it_ends_with_the_run_but_not_for_one_that_had_ended_before(place) -> None:
