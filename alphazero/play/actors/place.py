@@ -141,6 +141,16 @@ class MeetingPlace:
         objects = sorted((info.path[start:], info.size) for info in files)
         return [PlaceEntry(*entry) for entry in objects if not PurePosixPath(entry[0]).name.startswith(".")]
 
+    def folders(self, folder: str) -> list[str]:
+        """The names of the folders in a folder, also of empty ones; none in a store: it has objects alone."""
+        if self._directory is None:
+            return []
+        with self.faults(folder):
+            self._require_root()
+            selector = fs.FileSelector(self._path(folder), allow_not_found=True)
+            infos = self._files.get_file_info(selector)
+        return sorted(info.base_name for info in infos if info.type == fs.FileType.Directory)
+
     def delete(self, name: str) -> None:
         """Remove an object, if it is there."""
         with self.faults(name), contextlib.suppress(FileNotFoundError):

@@ -217,19 +217,20 @@ def write_status(place: MeetingPlace, status: ActorStatus) -> None:
     place.put(f"{ACTORS}/{status.actor}.json", _as_json(status))
 
 
+def read_status(place: MeetingPlace, actor: str) -> ActorStatus | None:
+    """An actor's status, None where it cannot be read. Raises PlaceError."""
+    try:
+        status = _read(place, f"{ACTORS}/{actor}.json", ActorStatus)
+    except DataError:
+        return None
+    return status if status is not None and status.actor == actor else None
+
+
 def read_statuses(place: MeetingPlace) -> dict[str, ActorStatus]:
     """All actors' statuses by id; one that cannot be read is left out. Raises PlaceError."""
-    statuses = {}
-    for entry in place.entries(ACTORS):
-        actor = entry.name.removeprefix(f"{ACTORS}/").removesuffix(".json")
-        if is_actor(actor):
-            try:
-                status = _read(place, entry.name, ActorStatus)
-            except DataError:
-                continue
-            if status is not None and status.actor == actor:
-                statuses[actor] = status
-    return statuses
+    names = [entry.name.removeprefix(f"{ACTORS}/").removesuffix(".json") for entry in place.entries(ACTORS)]
+    statuses = {actor: read_status(place, actor) for actor in names if is_actor(actor)}
+    return {actor: status for actor, status in statuses.items() if status is not None}
 
 
 def write_learner(place: MeetingPlace, state: LearnerState) -> None:

@@ -35,11 +35,11 @@ from alphazero.play.actors.pointers import (
     PlaceSettings,
     publish_weights,
     read_learner,
-    read_statuses,
+    read_status,
     write_learner,
     write_settings,
 )
-from alphazero.play.actors.shard import MOST_SHARD_BYTES, ShardName
+from alphazero.play.actors.shard import MOST_SHARD_BYTES, ShardName, is_actor
 from alphazero.run import checkpoint_files
 from alphazero.run.directory import RunDirectory
 
@@ -142,6 +142,7 @@ class Inbox:
         self._settings_digest = ""
         self._published: deque[int] = deque(maxlen=KEPT_WEIGHTS)
         self._gaps: dict[str, int] = {}
+        self._renewed = time.monotonic()
         self._last = ""  # the actor of the shard that was looked at last
         self._told: set[str] = set()  # once a run
         self._faults: set[str] = set()  # of the place, that were told since it answered last
@@ -300,7 +301,20 @@ class Inbox:
         with self._changed:
             self._state = replace(self._state, counter=self._state.counter + 1)
             state = replace(state, counter=self._state.counter)
+        self._renewed = time.monotonic()
         write_learner(self._place, state)
+
+    def _keep_lease(self) -> None:
+        """Renew the lease where one look takes long. Raises BusyError; other faults the next look meets."""
+        if time.monotonic() - self._renewed < self._renew_s:
+            return
+        try:
+            self._require_lease()
+            self._renew(self._state)
+        except BusyError:
+            raise
+        except AlphaZeroError:
+            pass
 
     def _fetch(self) -> None:
         """Look at the shards that are there, an actor's in the order of their numbers, all actors in turn."""
@@ -310,6 +324,7 @@ class Inbox:
             for actor in sorted(lists, key=lambda actor: (actor <= self._last, actor)):
                 if self._is_full() or self._has_weights():
                     return
+                self._keep_lease()
                 self._last = actor
                 name, size = lists[actor].popleft()
                 try:
@@ -423,13 +438,17 @@ class Inbox:
         for entry in self._place.entries(GAMES):
             name = ShardName.of(entry.name)
             if name is not None and name.number < done.get(name.actor, 0):
+                self._keep_lease()
                 self._place.delete(entry.name)
             elif name is not None:
                 left.add(name.actor)
-        for actor, status in read_statuses(self._place).items():
+        for actor in self._place.folders(GAMES):
+            self._keep_lease()
+            if actor in left or not is_actor(actor) or (status := read_status(self._place, actor)) is None:
+                continue
             beat, since = self._beats.setdefault(actor, (status.beat, time.monotonic()))
             if beat != status.beat:
                 self._beats[actor] = (status.beat, time.monotonic())
-            elif (status.ended or time.monotonic() - since > STILL_S) and actor not in left:
+            elif status.ended or time.monotonic() - since > STILL_S:
                 self._place.clear(f"{GAMES}/{actor}")
         self._cleaned = newest

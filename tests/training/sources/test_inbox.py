@@ -2,20 +2,30 @@
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from alphazero.base.errors import PlaceRefusedError
+from alphazero.base.errors import BusyError, PlaceRefusedError
 from alphazero.network.weights.weights import WeightsFile
 from alphazero.play import lanes
 from alphazero.play.actors.arrival import ArrivedGames, check_shard
 from alphazero.play.actors.place import open_place
-from alphazero.play.actors.pointers import Account, PlaceSettings, read_learner
+from alphazero.play.actors.pointers import (
+    Account,
+    ActorStatus,
+    LearnerState,
+    PlaceSettings,
+    read_learner,
+    write_learner,
+    write_status,
+)
 from alphazero.play.actors.shard import ShardName, new_actor
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_lane, play
+from alphazero.run import checkpoint_files
 from alphazero.run.directory import RunDirectory
 from alphazero.settings.sections import NetworkConfig
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
@@ -174,3 +184,50 @@ def untrained_on(batch: pa.RecordBatch) -> pa.RecordBatch:
         for row in batch.to_pylist()
     ]
     return pa.RecordBatch.from_pylist(rows, lanes.GAME_SCHEMA)
+
+
+def test_the_lease_is_renewed_within_a_long_look_and_its_loss_is_noticed(
+    tmp_path, some_games, monkeypatch
+) -> None:
+    world, actor = OfTest(tmp_path), new_actor()
+    world.inbox.stand(0, {}, (0,))
+    for number in range(4):
+        put_shard(world.place, actor, number, some_games, 0, "")
+    world.inbox._renew_s = 0.0  # every moment is later than that
+    before = read_learner(world.place)
+    assert len(world.taken()) == 4
+    after = read_learner(world.place)
+    assert before is not None and after is not None and after.counter >= before.counter + 5
+    get = world.place.get
+
+    def read(name: str, most_bytes: int) -> bytes | None:
+        if name.startswith("games/"):
+            write_learner(world.place, LearnerState("other", 1, 3, False, {}))
+        return get(name, most_bytes)
+
+    monkeypatch.setattr(world.place, "get", read)
+    for number in range(4, 6):
+        put_shard(world.place, actor, number, some_games, 0, "")
+    with pytest.raises(BusyError, match="learner other works there, at step 3"):
+        world.inbox._look()
+
+
+def test_of_actors_without_a_folder_no_status_is_read_and_one_that_has_ended_loses_its(
+    tmp_path, monkeypatch
+) -> None:
+    world, (gone, ended, plays) = OfTest(tmp_path), (new_actor() for _ in range(3))
+    for actor in (gone, ended, plays):
+        write_status(world.place, ActorStatus(actor, "host", "cpu", ended=actor != plays))
+    for actor in (ended, plays):
+        (tmp_path / "place" / "games" / actor).mkdir(parents=True)
+    read: list[str] = []
+    get = world.place.get
+    monkeypatch.setattr(world.place, "get", lambda name, most: read.append(name) or get(name, most))
+    checkpoint = tmp_path / "checkpoints" / "step-00000100"
+    monkeypatch.setattr(checkpoint_files, "checkpoints_in", lambda directory: [checkpoint])
+    monkeypatch.setattr(
+        "alphazero.training.sources.inbox.read_state", lambda path: SimpleNamespace(self_play={})
+    )
+    world.inbox._clean()
+    assert sorted(read) == sorted(f"actors/{actor}.json" for actor in (ended, plays))
+    assert world.place.folders("games") == [plays]
