@@ -286,7 +286,7 @@ class Inbox:
                 self._place.delete(name)
 
     def _note_published(self, *steps: int) -> None:
-        """Weights of these steps were published: a run that goes back takes games of them all the same."""
+        """Weights of these steps were published: a run that goes back takes their games, too."""
         with self._changed:
             self._state = replace(self._state, published=max(self._state.published, *steps, -1))
 

@@ -44,7 +44,7 @@ def some_games() -> pa.RecordBatch:
 
 
 class OfTest:
-    """A place and the inbox of a learner there, which looks where a test says so."""
+    """A place and the inbox of a learner there, which looks when a test asks it to."""
 
     def __init__(self, directory: Path, settings: PlaceSettings = SETTINGS) -> None:
         self.directory, self.settings, self.said = directory, settings, list[str]()
