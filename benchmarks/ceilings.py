@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from alphazero.network.inference.recorder import CudaRecorder
+from alphazero.network.inference.program import CudaRecorder
 from alphazero.network.model.precision import DTYPES, choose_device
 from alphazero.settings.flags import Parser, batch_size, count, seconds
 from benchmarks.measuring.clock import pass_times

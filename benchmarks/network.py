@@ -15,7 +15,7 @@ from alphazero.games.registry import game_names, get_spec
 from alphazero.machine.environment import processor_name
 from alphazero.network.inference.evaluator import make_forward
 from alphazero.network.inference.kernels import ATTENTION_KERNELS, OPERATORS, use_kernels
-from alphazero.network.inference.recorder import CudaRecorder
+from alphazero.network.inference.program import CudaRecorder
 from alphazero.network.model.attention import run_part
 from alphazero.network.model.precision import DTYPES, autocast, choose_device
 from alphazero.network.model.resnet import AlphaZeroNet, NetworkOutput

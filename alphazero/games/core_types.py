@@ -51,7 +51,7 @@ class CoreTypes:
     """The core's classes and functions of one game.
 
     search: one tree, step by step. game_search: one for a whole game. find_illegal_game: the first of some
-    stored games that breaks the rules. judge_games: that of games with searches, and how they ended.
+    stored games that breaks the rules.
     """
 
     line: type[Line]
@@ -61,7 +61,6 @@ class CoreTypes:
     self_play: type[SelfPlay]
     batch_encoder: type[_core.ChessBatchEncoder]
     find_illegal_game: Callable[..., _core.IllegalGame | None]
-    judge_games: Callable[..., _core.IllegalGame | None]
 
 
 @cache
@@ -84,5 +83,4 @@ def core_types(name: str) -> CoreTypes:
         self_play=getattr(_core, f"{prefix}SelfPlay"),
         batch_encoder=getattr(_core, f"{prefix}BatchEncoder"),
         find_illegal_game=getattr(_core, f"find_illegal_{of_check}_game"),
-        judge_games=getattr(_core, f"judge_{of_check}_games"),
     )

@@ -69,7 +69,9 @@ class Played:
 
 
 def tables_of(own: SelfPlayConfig, game: str) -> Tablebases | None:
-    """The tables that end games; None without. Raises ConfigError and DataError."""
+    """The tables that end games; None without. Raises DataError; ConfigError for what is of chess alone."""
+    if own.endgame_share and game != CHESS:
+        raise ConfigError(f"--endgame-share {own.endgame_share:g}: endgames are of chess; this is {game}")
     if not own.syzygy:
         return None
     if game != CHESS:

@@ -134,6 +134,10 @@ class SelfPlayConfig:
     temperature_plies: int = setting(
         30, "puct: plies at the start of a game drawn at this temperature", minimum=0, maximum=MOST_PLIES
     )
+    endgame_share: float = share(
+        0.0,
+        "chess: share of games that begin at a random position of 4 to 10 pieces, whose results come soon",
+    )
     opening_plies: int = setting(
         0, "most random moves that a game begins with", minimum=0, maximum=MOST_PLIES
     )

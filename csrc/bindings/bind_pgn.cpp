@@ -76,7 +76,7 @@ std::optional<IllegalGame> find_illegal(const Input<std::uint16_t>& moves,
                                         const Input<std::int32_t>& moves_offset,
                                         const Input<std::uint8_t>& fen_bytes,
                                         const Input<std::int32_t>& fen_offset,
-                                        const std::optional<SearchArrays>& search) {
+                                        const std::optional<SearchArrays>& search, RuledEnds* ends) {
   check_offsets(moves_offset, moves.size(), "moves_offset");
   check_offsets(fen_offset, fen_bytes.size(), "fen_offset");
   if (moves_offset.size() != fen_offset.size()) throw nb::value_error("offsets must have equal lengths");
@@ -84,35 +84,19 @@ std::optional<IllegalGame> find_illegal(const Input<std::uint16_t>& moves,
   const SearchColumns columns = search ? columns_of(*search) : SearchColumns{};
   if (search) columns.check("searches", span_of(moves_offset));
   return find_illegal_game<G>(span_of(moves), span_of(moves_offset), fens, span_of(fen_offset),
-                              search ? &columns : nullptr);
-}
-
-template <Game G>
-std::optional<IllegalGame> judge(const Input<std::uint16_t>& moves, const Input<std::int32_t>& moves_offset,
-                                 const SearchArrays& search, RuledEnds& ends) {
-  check_offsets(moves_offset, moves.size(), "moves_offset");
-  const SearchColumns columns = columns_of(search);
-  columns.check("searches", span_of(moves_offset));
-  const std::vector<std::int32_t> fen_offset(moves_offset.size(), 0);
-  ends = {};
-  return find_illegal_game<G>(span_of(moves), span_of(moves_offset), {}, fen_offset, &columns, &ends);
+                              search ? &columns : nullptr, ends);
 }
 
 template <Game G>
 void bind_check(nb::module_& module) {
-  static const std::string judge_name = "judge_" + std::string(G::kName) + "_games";
-  module.def(
-      judge_name.c_str(), &judge<G>, "moves"_a.noconvert(), "moves_offset"_a.noconvert(),
-      "search"_a.noconvert(), "ends"_a, nb::call_guard<nb::gil_scoped_release>(),
-      "As find_illegal_..._game, of N games from the start of the game; a move after the end is a fault "
-      "too. ends: filled with what the rules say of each last position, up to the first fault.");
   static const std::string name = "find_illegal_" + std::string(G::kName) + "_game";
   module.def(name.c_str(), &find_illegal<G>, "moves"_a.noconvert(), "moves_offset"_a.noconvert(),
              "fen_bytes"_a.noconvert(), "fen_offset"_a.noconvert(), "search"_a.noconvert() = nb::none(),
-             nb::call_guard<nb::gil_scoped_release>(),
+             "ends"_a.none() = nb::none(), nb::call_guard<nb::gil_scoped_release>(),
              "The first of N games with an illegal move, played or in the policy of a search, or None. moves "
              "u16 [M], moves_offset i32 [N + 1], fen_bytes u8, fen_offset i32 [N + 1] (an empty text is the "
-             "usual start), search: SearchView.core_arrays().");
+             "usual start), search: SearchView.core_arrays(). ends: is given what the rules say of each last "
+             "position, up to the first fault, which a move after the end is then, too.");
 }
 
 template <typename T>

@@ -276,6 +276,11 @@ class ShardView:
     batch: pa.RecordBatch | None = field(default=None, repr=False, compare=False)
     mapping: mmap.mmap | None = field(default=None, repr=False, compare=False)
 
+    def start_of(self, game: int) -> str | None:
+        """The text of the position that a game began with, None for the usual one."""
+        begin, end = self.fen_offset[game : game + 2]
+        return bytes(self.fen_bytes[begin:end]).decode(errors="replace") or None
+
     @cached_property
     def table(self) -> pa.Table:
         """All columns (schema.py), memory-mapped."""

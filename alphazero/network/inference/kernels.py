@@ -22,8 +22,7 @@ from torch import Tensor, nn
 from alphazero.games.lines import random_positions
 from alphazero.games.registry import get_spec
 from alphazero.network.inference.forward import ModuleForward
-from alphazero.network.inference.program import cudnn_by_rule
-from alphazero.network.inference.recorder import CudaRecorder
+from alphazero.network.inference.program import CudaRecorder, cudnn_by_rule
 from alphazero.network.model.attention import COMPILED, COMPILED_PLAIN
 from alphazero.network.model.heads import ConvNorm
 from alphazero.network.model.layers import TRITON, BatchNorm, SqueezeExcitation

@@ -23,7 +23,7 @@ from alphazero.base.errors import ConfigError, LostConnectionError
 from alphazero.base.text import reason
 from alphazero.games.batch import MicroBatch
 from alphazero.launch.node.store import init_method, served_store
-from alphazero.network.inference.recorder import CudaRecorder
+from alphazero.network.inference.program import CudaRecorder
 from alphazero.network.model.loss import LossTerms
 from alphazero.network.model.planes import to_device
 from alphazero.network.model.precision import DTYPES

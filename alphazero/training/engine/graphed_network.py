@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from alphazero.machine.memory import memory_error
-from alphazero.network.inference.recorder import CudaRecorder
+from alphazero.network.inference.program import CudaRecorder
 from alphazero.network.model.resnet import NetworkOutput
 from alphazero.settings.load import Config
 from alphazero.training.engine.deepspeed_config import why_gradients_are_given_away

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from alphazero.base.errors import ConfigError
-from alphazero.network.inference.recorder import CudaRecorder
+from alphazero.network.inference.program import CudaRecorder
 from alphazero.network.model.attention import COMPILED, Run, run_part
 from alphazero.network.model.loss import LossTerms, loss_terms
 from alphazero.network.model.planes import DeviceBatch, expand_planes

@@ -126,8 +126,7 @@ def _game(window: Window, shard: int, game: int) -> tuple[str | None, list[int]]
     """A game's start, None for the usual one, and its moves."""
     view = window.shards[shard]
     begin, end = (int(offset) for offset in view.moves_offset[game : game + 2])
-    fen = bytes(view.fen_bytes[view.fen_offset[game] : view.fen_offset[game + 1]]).decode("ascii")
-    return fen or None, view.moves[begin:end].tolist()
+    return view.start_of(game), view.moves[begin:end].tolist()
 
 
 def games_to_show(window: Window) -> list[int]:

@@ -11,6 +11,7 @@ from alphazero.games.registry import get_spec
 from alphazero.network.inference.forward import ModuleForward, fold_batch_norm, fold_tensors
 from alphazero.network.inference.onednn import OneDnnForward
 from alphazero.network.inference.program import (
+    WARM_UP_RUNS,
     BatchBuffers,
     BatchProgram,
     CudaRunner,
@@ -19,7 +20,6 @@ from alphazero.network.inference.program import (
     cudnn_by_rule,
     policy_places,
 )
-from alphazero.network.inference.recorder import WARM_UP_RUNS
 from alphazero.network.model.planes import expand_planes
 from tests.support.network.evaluator_nets import calibrate, positions, trained_like
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from alphazero.network.inference.recorder import Work
+from alphazero.network.inference.program import Work
 
 
 class CallingAgain:

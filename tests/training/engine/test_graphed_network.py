@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from alphazero.games.registry import get_spec
-from alphazero.network.inference.recorder import CudaRecorder
+from alphazero.network.inference.program import CudaRecorder
 from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.load import load_config

@@ -12,7 +12,7 @@ import torch
 from alphazero.games.batch import Batch
 from alphazero.games.registry import get_spec
 from alphazero.network.inference.kernels import ATTENTION_KERNELS, OPERATORS, trial
-from alphazero.network.inference.recorder import CudaRecorder
+from alphazero.network.inference.program import CudaRecorder
 from alphazero.network.model import layers
 from alphazero.network.model.layers import TRITON, SqueezeExcitation
 from alphazero.network.model.planes import to_device
