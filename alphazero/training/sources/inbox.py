@@ -171,10 +171,10 @@ class Inbox:
         """
         with self._changed:
             self._note_published(*steps)
-            self._stands = True
             self._queue.clear()
             self._next = {actor: account.shards for actor, account in accounts.items()}
             self._state = replace(self._state, step=step, actors=dict(accounts))
+            self._stands = True
 
     def publish(self, step: int, weights: WeightsFile) -> None:
         """Have these weights, whose tensors are on the CPU and belong to the inbox, played with."""
@@ -318,7 +318,7 @@ class Inbox:
 
     def _fetch(self) -> None:
         """Look at the shards that are there, an actor's in the order of their numbers, all actors in turn."""
-        lists, fault = self._waiting(), None
+        lists = self._waiting()
         while lists and not self._stopping:
             # Each time another one is the first: where there is no room for all, all get some.
             for actor in sorted(lists, key=lambda actor: (actor <= self._last, actor)):
@@ -330,10 +330,9 @@ class Inbox:
                 try:
                     goes_on = self._is_next(name) and self._take_in(name, size)
                 except AlphaZeroError as error:
+                    self._require_lease()  # raises where the place as a whole fails
                     goes_on = False
-                    if fault is None:  # the others are alike, where the place as a whole fails
-                        fault = error
-                        self._tell(self._told, str(error), f"{error}; games of other actors are taken")
+                    self._tell(self._told, str(error), f"{error}; games of other actors are taken")
                 if not (goes_on and lists[actor]):
                     del lists[actor]
 
