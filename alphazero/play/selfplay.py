@@ -19,6 +19,7 @@ from alphazero.games.registry import CHESS, get_game, history_fill
 from alphazero.games.tablebases import Tablebases
 from alphazero.play import lanes as games
 from alphazero.search.batched import PoolEvaluator, num_trees, run_pool
+from alphazero.settings.load import Config
 from alphazero.settings.self_play import SelfPlayConfig
 
 
@@ -68,10 +69,15 @@ class Played:
         return replace(later, is_complete=self.is_complete and later.is_complete, **sums)
 
 
+def check_endgames(config: Config, game: str) -> None:
+    """Raises ConfigError where endgames of another game than chess are asked for; a preset's do not count."""
+    share = config.self_play.endgame_share
+    if share and game != CHESS and "endgame_share" in config.asked:
+        raise ConfigError(f"--endgame-share {share:g}: endgames are of chess; this is {game}")
+
+
 def tables_of(own: SelfPlayConfig, game: str) -> Tablebases | None:
-    """The tables that end games; None without. Raises DataError; ConfigError for what is of chess alone."""
-    if own.endgame_share and game != CHESS:
-        raise ConfigError(f"--endgame-share {own.endgame_share:g}: endgames are of chess; this is {game}")
+    """The tables that end games; None without. Raises ConfigError and DataError."""
     if not own.syzygy:
         return None
     if game != CHESS:

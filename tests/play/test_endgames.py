@@ -15,7 +15,8 @@ from alphazero.play.actors.arrival import check_shard
 from alphazero.play.actors.pointers import PlaceSettings
 from alphazero.play.actors.shard import shard_of
 from alphazero.play.search_settings import self_play_settings
-from alphazero.play.selfplay import Played, check_lanes, lanes_of, new_lane, play, tables_of
+from alphazero.play.selfplay import Played, check_endgames, check_lanes, lanes_of, new_lane, play
+from alphazero.settings.load import load_config
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 
@@ -90,4 +91,5 @@ def test_a_store_and_a_learner_take_them(whole, tmp_path):
 
 def test_other_games_have_none():
     with pytest.raises(ConfigError, match=r"--endgame-share 0.5: endgames are of chess; this is connect4"):
-        tables_of(OWN, "connect4")
+        check_endgames(load_config("", {"endgame_share": "0.5"}), "connect4")
+    check_endgames(load_config("chess_cpu", {"game": "connect4"}), "connect4")

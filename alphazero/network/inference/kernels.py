@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from alphazero.games.lines import random_positions
 from alphazero.games.registry import get_spec
+from alphazero.machine.memory import memory_error
 from alphazero.network.inference.forward import ModuleForward
 from alphazero.network.inference.program import CudaRecorder, cudnn_by_rule
 from alphazero.network.model.attention import COMPILED, COMPILED_PLAIN
@@ -171,7 +172,10 @@ def trial(
         if kernels != OPERATORS and (fault := _fault(make_pass, dtype, tried)):
             return fault, 0.0
         return "", _seconds(tried, timed_on) if timed_on else 0.0
-    except Exception as error:  # cuDNN has no such engine, Triton is missing, memory does not suffice, ...
+    except Exception as error:  # cuDNN has no such engine, Triton is missing, ...
+        # Ranks of a run leave out what memory does not suffice for; elsewhere it would be chosen next time.
+        if timed_on is None and memory_error(error):
+            raise
         return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}", 0.0
     finally:
         if kernels.startswith(COMPILED):

@@ -56,7 +56,7 @@ def test_kernels_that_memory_does_not_suffice_for_are_left_out():
     def make_pass(kernels: str, dtype: torch.dtype) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 17 GiB")
 
-    fault, _ = trial(make_pass, torch.float32, None, COMPILED)
+    fault, _ = trial(make_pass, torch.float32, CPU, COMPILED)
     assert fault.startswith("OutOfMemoryError: CUDA out of memory")
 
 

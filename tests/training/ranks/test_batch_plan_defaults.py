@@ -117,10 +117,10 @@ def test_a_named_micro_batch_stays_named_in_the_advice():
     assert "--batch-size 768 or 1536 " in idle_notice(plan, 256)
 
 
-def test_a_run_that_goes_on_is_told_without_advice_it_could_not_follow():
+def test_a_run_that_goes_on_is_told_what_would_keep_all_busy():
     plan = plan_batches(1024, 256, [1.0] * 3, "cpu")
     notice = idle_notice(plan, batch_is_fixed=True)
-    assert notice.startswith("33 %") and notice.endswith(str(plan))
+    assert notice.startswith("33 %") and f"{plan}; --micro-batch-size 32 keeps all busy" in notice
 
 
 def test_unlike_ranks_are_idle_by_their_weights():
