@@ -70,9 +70,9 @@ class Played:
 
 
 def check_endgames(config: Config, game: str) -> None:
-    """Raises ConfigError where endgames of another game than chess are asked for; a preset's do not count."""
+    """Raises ConfigError for endgames of another game than chess."""
     share = config.self_play.endgame_share
-    if share and game != CHESS and "endgame_share" in config.asked:
+    if share and game != CHESS:
         raise ConfigError(f"--endgame-share {share:g}: endgames are of chess; this is {game}")
 
 

@@ -92,4 +92,3 @@ def test_a_store_and_a_learner_take_them(whole, tmp_path):
 def test_other_games_have_none():
     with pytest.raises(ConfigError, match=r"--endgame-share 0.5: endgames are of chess; this is connect4"):
         check_endgames(load_config("", {"endgame_share": "0.5"}), "connect4")
-    check_endgames(load_config("chess_cpu", {"game": "connect4"}), "connect4")
