@@ -144,7 +144,7 @@ def from_bytes(content: bytes, what: str) -> pa.RecordBatch:
 
 
 def _with_starts(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Of a checkpoint of version 0.1, whose games all began with the usual position."""
+    """The games with where they began: a checkpoint of version 0.1 has none that began elsewhere."""
     place = GAME_SCHEMA.get_field_index("start")
     if batch.schema.names != [name for name in GAME_SCHEMA.names if name != "start"]:
         return batch

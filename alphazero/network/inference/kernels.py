@@ -173,7 +173,7 @@ def trial(
             return fault, 0.0
         return "", _seconds(tried, timed_on) if timed_on else 0.0
     except Exception as error:  # cuDNN has no such engine, Triton is missing, ...
-        # Ranks of a run leave out what memory does not suffice for; elsewhere it would be chosen next time.
+        # The ranks of a run choose once, together. Elsewhere games would depend on the memory that is free.
         if timed_on is None and memory_error(error):
             raise
         return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}", 0.0

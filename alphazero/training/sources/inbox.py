@@ -144,8 +144,8 @@ class Inbox:
         self._gaps: dict[str, int] = {}
         self._renewed = time.monotonic()
         self._last = ""  # the actor of the shard that was looked at last
-        self._told: set[str] = set()  # once a run
-        self._faults: set[str] = set()  # of the place, that were told since it answered last
+        self._said: set[str] = set()  # once a run
+        self._faults: set[str] = set()  # of the place, said since it answered last
         self._cleaned: Path | None = None
         self._beats: dict[str, tuple[int, float]] = {}
         self._thread = threading.Thread(target=self._run_thread, name="alphazero-inbox", daemon=True)
@@ -230,7 +230,7 @@ class Inbox:
                     raise
                 except AlphaZeroError as error:  # the place fails or refuses, or a disk here is full
                     text = f"{error}; training continues with the games that it has"
-                    self._tell(self._faults, str(error), text)
+                    self._say_once(self._faults, str(error), text)
                     pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
                 else:
                     self._faults.clear()
@@ -241,9 +241,9 @@ class Inbox:
                 self._fault = error
                 self._changed.notify_all()
 
-    def _tell(self, told: set[str], key: str, text: str) -> None:
-        if key not in told:
-            told.add(key)
+    def _say_once(self, said: set[str], key: str, text: str) -> None:
+        if key not in said:
+            said.add(key)
             self._say(text)
 
     def _look(self) -> None:
@@ -320,7 +320,7 @@ class Inbox:
         """Look at the shards that are there, an actor's in the order of their numbers, all actors in turn."""
         lists = self._waiting()
         while lists and not self._stopping:
-            # Each time another one is the first: where there is no room for all, all get some.
+            # Each round begins with another actor: where room is short, all get some of it.
             for actor in sorted(lists, key=lambda actor: (actor <= self._last, actor)):
                 if self._is_full() or self._has_weights():
                     return
@@ -332,7 +332,7 @@ class Inbox:
                 except AlphaZeroError as error:
                     self._require_lease()  # raises where the place as a whole fails
                     goes_on = False
-                    self._tell(self._told, str(error), f"{error}; games of other actors are taken")
+                    self._say_once(self._said, str(error), f"{error}; games of other actors are taken")
                 if not (goes_on and lists[actor]):
                     del lists[actor]
 
@@ -412,7 +412,7 @@ class Inbox:
                 record = {"actor": name.actor, "number": name.number, "digest": name.digest, "reason": why}
                 lines.write(json.dumps(record) + "\n")
         except OSError as error:
-            self._tell(self._told, f"{folder}", f"{folder}: {error.strerror}")
+            self._say_once(self._said, f"{folder}", f"{folder}: {error.strerror}")
 
     def _weights_there(self) -> list[tuple[int, str]]:
         """Steps and names of the weights in the place."""

@@ -97,7 +97,7 @@ def test_idle_ranks_are_told_at_the_start_and_a_resume_gets_no_advice_it_could_n
     _, notices = planned(3, saved_state(), batch_size=1024)
     (line,) = (line for line in notices if "idle" in line)
     assert line.startswith("33 %") and "--batch-size" not in line
-    assert line.endswith("; --micro-batch-size 32 keeps all busy, by other arithmetic")
+    assert line.endswith("; --micro-batch-size 32 keeps all busy and changes the arithmetic")
 
 
 def test_a_resume_keeps_its_micro_batch_however_small_and_with_whatever_ranks():

@@ -120,7 +120,7 @@ def test_a_shard_whose_check_takes_too_much_memory_is_refused(tmp_path, some_gam
     assert world.said == [f"refused: {bad}: its check takes more memory than is free"]
 
 
-def test_an_actor_whose_shard_cannot_be_read_is_told_once_and_those_of_others_enter(
+def test_an_actor_whose_shard_cannot_be_read_is_named_once_and_those_of_others_enter(
     tmp_path, some_games, monkeypatch
 ) -> None:
     world, (first, bad, last) = OfTest(tmp_path), ("00" * 8, "55" * 8, "ff" * 8)
