@@ -163,7 +163,8 @@ def idle_notice(plan: BatchPlan, micro_batch_size: int = 0, *, batch_is_fixed: b
     if batch_is_fixed:
         each = map(plan.with_micro_batch_size, micro_batch_sizes(plan.batch_size))
         busy = [other.micro_batch_size for other in each if other.idle_share <= IDLE_SHARE]
-        return f"{text}; --micro-batch-size {busy[-1]} keeps all busy and changes the arithmetic" if busy else text
+        advice = f"; --micro-batch-size {busy[-1]} keeps all busy and changes the arithmetic" if busy else ""
+        return text + advice
     if len({*plan.weights}) > 1:
         return text
     share = max(micro_batch_size, 1) * plan.world_size  # ranks that are alike are busy with equal shares
