@@ -43,7 +43,7 @@ def lines_text(snapshot: Snapshot, count: int) -> list[str]:
                 report.san,
                 f"{report.visits:,}",
                 f"{report.share:.1%}",
-                *(chances if report.visits or report.proven is not None else "----"),
+                *(chances if report.is_looked_at else "----"),
                 " ".join(report.pv_san[:LONGEST_PV]),
             )
         )
@@ -86,8 +86,8 @@ def _line_json(report: MoveReport) -> dict[str, Any]:
         "visits": report.visits,
         "share": report.share,
         "prior": report.prior,
-        "value": report.q,
-        "wdl": list(report.wdl),
+        "value": report.q if report.is_looked_at else None,
+        "wdl": list(report.wdl) if report.is_looked_at else None,
         "mate": report.mate,
         "pv": list(report.pv_texts),
         "pv_san": report.pv_san,

@@ -52,9 +52,9 @@ def pgn_of(played: Board, players: Sequence[str], resigned: str = "") -> str:
         "White": players[0],
         "Black": players[1],
         "Result": resigned or played.result or "*",
-        "Termination": "resignation" if resigned else played.termination.replace("_", " "),
+        "Termination": "normal" if resigned or played.result else "unterminated",
     }
-    return pgn_text(played.start, played.moves, headers)
+    return pgn_text(played.start, played.moves, headers, reason="resignation" if resigned else "")
 
 
 @dataclass

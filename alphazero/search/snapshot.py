@@ -43,6 +43,11 @@ class MoveReport:
     position: str
 
     @property
+    def is_looked_at(self) -> bool:
+        """Whether the value is the move's own."""
+        return self.visits > 0 or self.proven is not None
+
+    @property
     def mate(self) -> int | None:
         """Proven in so many moves of the winner; negative: lost. None where neither is proven."""
         return mate_moves(self.proven, self.plies)

@@ -93,7 +93,10 @@ def good_but(path: Path, old: str, new: str) -> str:
             r"observation_tensor\(\) is .*'x'",
         ),
         ("return str(action)", "return 'x'", r"action_to_string\(\) has one text for two legal actions"),
-        ("return str(action)", "return action", r"action_to_string\(\) is 0; expected a text"),
+        ("return str(action)", "return action", r"action_to_string\(\) of action 0 is 0; expected a line of"),
+        ("return str(action)", "return str(action) if action < 3 else None", "of action 3 is None; expected"),
+        ("return str(action)", "return '' if action == 2 else str(action)", "of action 2 is ''; expected"),
+        ("return str(action)", "return f'a\\n{action}'", r"of action 0 is 'a\\n0'; expected a line"),
         ("max_game_length = 4", "max_game_length = 3", r"is_terminal\(\) is false after 3 plies"),
         ("return all(self.marks)", "return False", r"legal_actions\(\) is empty"),
         (LEGAL, "return [4]", "has 4 to 4; expected 0 to 3"),
@@ -161,6 +164,7 @@ def notes_in(out: str) -> list[str]:
             "current_player: player 1 is",
         ),
         ("    def clone(self):", "    def unused(self):", "clone: there is none"),
+        ("[mark / 2 for", "[0 * mark for", "observation_tensor: the same in every position"),
         ("[mark / 2 for", "[mark * 1e6 for", "observation_tensor: has numbers up to 2,000,000"),
     ],
 )
@@ -197,7 +201,7 @@ def test_an_observation_that_may_be_a_board_is_a_note(
     rules = dataclasses.replace(
         rules_of(read_game("--game", f"{BOXES}:Boxes")), clone=None, observed=shape, num_actions=num_actions
     )
-    found = Findings(games=1, moved=[1, 1], are_signs=are_signs)
+    found = Findings(games=1, moved=[1, 1], are_signs=are_signs, sees_changes=True)
     notes = notes_of(rules, found)
     assert len(notes) == bool(meant) and all(meant in note for note in notes)
 

@@ -159,6 +159,8 @@ def test_a_proven_end_is_reported(net: Net) -> None:
     (answer,) = ask(net, {"id": "mate", "moves": MATE[:3], "simulations": 300})
     assert answer["search"]["mate"] == 1 and answer["search"]["lines"][0]["san"] == "Qh4#"
     assert answer["search"]["lines"][0]["pv_san"] == ["Qh4#"]
+    others = answer["search"]["lines"][1:]  # not proven, and some not looked at
+    assert {line["value"] for line in others if not line["visits"]} == {None}
 
 
 def test_bad_lines_are_answered_and_the_rest_is_served(net: Net) -> None:

@@ -83,6 +83,13 @@ def test_without_a_legal_move_the_answer_is_the_null_move(position: str, score: 
         assert answer == "bestmove 0000" and f"score {score}" in info
 
 
+def test_a_won_position_has_no_lines_of_moves_that_nothing_looked_at() -> None:
+    with DrivenEngine(MultiPV="30") as engine:  # every other move draws, by the fifty-move rule
+        engine.send("position fen 7k/8/6K1/8/8/8/8/1Q6 w - - 99 80", "go nodes 200")
+        lines = [line for line in engine.until("bestmove b1b8") if " multipv " in line]
+        assert "score mate 1" in lines[0] and not any("cp 12780" in line for line in lines)
+
+
 def test_stop_is_answered_within_a_tenth_of_a_second_while_the_network_computes() -> None:
     evaluator = SlowEvaluator(8, 0.0)
     with DrivenEngine(lambda request: LoadedNetwork(evaluator, "slow")) as engine:
@@ -249,10 +256,14 @@ def test_after_a_refused_position_there_is_none(bad: str) -> None:
     with DrivenEngine() as engine:
         engine.send("position startpos moves e2e4", bad)
         engine.until("info string position: ")
-        for limits in ("nodes 3", "infinite", "movetime 10"):
+        for limits, *then in (("nodes 3",), ("movetime 10",), ("infinite", "stop"), ("ponder", "ponderhit")):
             engine.send(f"go {limits}")
-            *_, why, answer = engine.until("bestmove")
-            assert answer == "bestmove 0000" and why.startswith("info string no position")
+            engine.until("info string no position")
+            if then:  # the answer waits for it
+                engine.send("isready")
+                assert not any(line.startswith("bestmove") for line in engine.until("readyok"))
+            engine.send(*then)
+            assert engine.until("bestmove")[-1] == "bestmove 0000"
         assert engine.best_move("position startpos moves e2e4", "go nodes 3 searchmoves e7e5") == "e7e5"
 
 

@@ -43,8 +43,9 @@ Shown: TypeAlias = dict[str, Any]
 class Findings:
     """wins: by player. last_wins: those of the player who moved last. moved: plies by player.
 
-    largest, are_signs: of the observations' numbers, and whether all are -1, 0 or 1. out_of_time: whether the
-    limit of time ended the games.
+    largest, are_signs: of the observations' numbers, and whether all are -1, 0 or 1. first_seen, sees_changes:
+    the first observation, and whether another one differed. out_of_time: whether the limit of time ended the
+    games.
     """
 
     games: int = 0
@@ -56,6 +57,8 @@ class Findings:
     seconds: float = 0.0
     largest: float = 0.0
     are_signs: bool = True
+    first_seen: bytes = b""
+    sees_changes: bool = False
     out_of_time: bool = False
 
 
@@ -143,10 +146,13 @@ class _Game:
         if not np.array_equal(seen, as_floats(state.observation_tensor(player))):
             raise AnswerError("observation_tensor() is another one when it is asked for again")
         texts = [state.action_to_string(player, action) for action in legal]
-        if not all(isinstance(text, str) for text in texts):
-            raise AnswerError(f"action_to_string() is {texts[0]!r}; expected a text")
+        for action, text in zip(legal, texts, strict=True):
+            if not isinstance(text, str) or not text.strip() or not text.isprintable():
+                raise AnswerError(f"action_to_string() of action {action} is {text!r}; expected a line of text")
         if len(set(texts)) < len(texts):
             raise AnswerError("action_to_string() has one text for two legal actions; expected one for each")
+        self.findings.first_seen = self.findings.first_seen or seen.tobytes()
+        self.findings.sees_changes |= seen.tobytes() != self.findings.first_seen
         self.findings.largest = max(self.findings.largest, float(np.abs(seen).max()))
         self.findings.are_signs &= bool(np.isin(seen, (-1, 0, 1)).all())
         return shown | {
@@ -221,6 +227,8 @@ def notes_of(rules: Rules, findings: Findings) -> list[str]:
         notes.append(f"returns: all {findings.games:,} games were drawn")
     if rules.clone is not None:
         notes.append("clone: there is none, and copy.deepcopy takes its place, which is slow")
+    if findings.games and not findings.sees_changes:
+        notes.append("observation_tensor: the same in every position, so that a network sees nothing")
     if findings.largest > LARGE:
         notes.append(
             f"observation_tensor: has numbers up to {findings.largest:,.0f}; networks learn from about 1"

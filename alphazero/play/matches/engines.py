@@ -126,7 +126,7 @@ class EngineProcess:
             _score(info.get("score")),
             _bounded(info.get("depth", 0), 0, MOST_DEPTH),
             _bounded(info.get("nodes", 0), 0, MOST_NODES),
-            protocol.answered_s - protocol.asked_s,
+            max(0.0, protocol.answered_s - protocol.asked_s),
         )
 
     async def quit(self) -> None:
@@ -166,7 +166,7 @@ class _TimedProtocol(chess.engine.UciProtocol):
         super().send_line(line)
 
     def _line_received(self, line: str) -> None:
-        if line.startswith("bestmove"):
+        if line.split(maxsplit=1)[:1] == ["bestmove"]:  # python-chess, too, passes over spaces before it
             self.answered_s = time.monotonic()
         with contextlib.suppress(OverflowError):  # an info line with a number beyond all floats
             super()._line_received(line)

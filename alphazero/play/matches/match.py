@@ -145,7 +145,7 @@ class _GamesInProgress:
         self._tables = Tablebases(plan.rules.syzygy, SYZYGY) if plan.rules.syzygy else None
         self._live: dict[int, LiveGame] = {}
         self._asked: dict[Future[Decision], LiveGame] = {}
-        self._faults: Counter[str] = Counter()  # in a row
+        self._faults: Counter[str] = Counter()  # games lost by one, in a row
         self._continues = True
 
     def play(self) -> None:
@@ -223,16 +223,16 @@ class _GamesInProgress:
         try:
             decision = future.result()
         except ForfeitError as fault:
+            faults = self._faults[player.name] + 1
             self._finish(game, game.forfeit(fault.ending, fault.reason))
             self._say(f"game {number}: {player.name} {fault.reason} and loses the game")
-            self._faults[player.name] += 1
-            if self._faults[player.name] == FAULTS_IN_A_ROW:
+            self._faults[player.name] = faults
+            if faults == FAULTS_IN_A_ROW:
                 games = counted(FAULTS_IN_A_ROW, "game")
                 raise PlayerError(
                     f"player {player.name!r} failed in {games} in a row; in the last one it {fault.reason}"
                 ) from fault
             return
-        self._faults[player.name] = 0
         late_s = game.clock.spend(decision.time_s)
         if player.limit.is_timed and late_s:
             reason = f"loses on time ({1000 * late_s:.0f}ms overrun)"
@@ -249,6 +249,7 @@ class _GamesInProgress:
     def _finish(self, game: LiveGame, over: FinishedGame) -> None:
         number = game.pairing.number
         del self._live[number]
+        self._faults.clear()
         if self._engines is not None:
             self._engines.leave(number)
         for player in self._players:

@@ -294,10 +294,9 @@ class UciEngine:
             self._wait_for_answer()
         self._send([info_string(remark) for remark in self._remarks])
         self._remarks = []
-        if self._line is None:
-            self._send([info_string(NO_POSITION), best_move_line(NULL_MOVE)])
-            return
-        line, options = self._line.copy(), copy.deepcopy(self.options)  # later ones hold from the next `go`
+        assert self._network is not None  # `go` waits for it
+        line = make_line(self._network.game) if self._line is None else self._line.copy()
+        options = copy.deepcopy(self.options)  # later ones hold from the next `go`
         options.set("NodeLimit", str(self._node_limit()))
         try:
             tree = self._ready_tree()
@@ -313,6 +312,7 @@ class UciEngine:
                 self._send,
                 began,
                 tables=self._tables,
+                problem=NO_POSITION if self._line is None else "",
             )
         )
 

@@ -150,7 +150,8 @@ class EngineSearch:
     """One `go`, answered with `bestmove` by run().
 
     tree: None where there is none. send: takes lines of the protocol. began: when the command was read, by
-    time.monotonic(). tables: asked at the root; the tree asks the same ones.
+    time.monotonic(). tables: asked at the root; the tree asks the same ones. problem: why there is nothing to
+    search, and the answer is the null move.
     """
 
     def __init__(
@@ -163,11 +164,12 @@ class EngineSearch:
         began: float,
         *,
         tables: SearchTables | None,
+        problem: str = "",
     ) -> None:
         if limit := options["NodeLimit"]:
             go = Go(nodes=limit, infinite=go.infinite, ponder=go.ponder, searchmoves=go.searchmoves)
         self._line, self._go, self._options = line, go, options
-        self._tree, self._tables = tree, tables
+        self._tree, self._tables, self._problem = tree, tables, problem
         self._result: int | None = None  # of the position, where the tables know it
         self._send = send
         self._is_stopped = False
@@ -216,6 +218,9 @@ class EngineSearch:
 
     def _find_moves(self) -> tuple[str, ...]:
         """The move to play and the expected answer, after a search where the rules leave a move."""
+        if self._problem:
+            self._send([info_string(self._problem)])
+            return (NULL_MOVE,)
         only = self._moves_to_search()
         legal = self._line.legal()
         if not legal:
@@ -290,7 +295,10 @@ class EngineSearch:
 
     def _infos(self, seen: Snapshot) -> list[str]:
         multipv, shows_wdl = self._options["MultiPV"], self._options["UCI_ShowWDL"]
-        seen = seen if self._result is None else with_result(seen, self._result)
+        if self._result is not None:
+            seen = with_result(seen, self._result)
+        elif seen.proven is not None:  # by one move: of those that nothing looked at the value is not known
+            seen = replace(seen, moves=tuple(move for move in seen.moves if move.is_looked_at))
         hits = self._tables.hits if self._tables is not None else 0
         if not seen.moves:
             return [info_line(seen, None, (), shows_wdl=shows_wdl, table_hits=hits)]

@@ -83,9 +83,10 @@ def test_engines_play_the_same_games_whatever_the_concurrency() -> None:
 def test_an_engine_that_fails_loses_the_game_and_the_match_goes_on(mode, ending, told) -> None:
     # Each process fails at its fourth move: there is a new one for the next game.
     bad = fake("bad", "--mode", mode, "--from-move", "4")
-    found, lines = play([bad, fake("good")], concurrency=1, timeout_s=1.0 if "answer" in told else 60.0)
-    assert [game.ending for game in found] == [ending] * 4 and len(lines) == 4
-    assert [game.points for game in found] == [0.0, 1.0, 0.0, 1.0]
+    timeout_s = 1.0 if "answer" in told else 60.0
+    found, lines = play([bad, fake("good")], games=2, concurrency=1, timeout_s=timeout_s)
+    assert [game.ending for game in found] == [ending] * 2 and len(lines) == 2
+    assert [game.points for game in found] == [0.0, 1.0]
     assert re.fullmatch(rf"game 1: {told}", lines[0])
     assert found[1].reason.startswith("Black ")
     assert all(len(game.decisions) > 4 for game in found)
@@ -114,13 +115,15 @@ def test_an_engine_that_ends_after_its_move_is_started_again(tmp_path) -> None:
     assert {game.ending for game in found} == {Ending.ABANDONED} and len(lines) == 2
 
 
-def test_three_failures_in_a_row_end_the_match() -> None:
+@pytest.mark.parametrize("first_bad_move", ["1", "3"])
+def test_three_failures_in_a_row_end_the_match(first_bad_move: str) -> None:
     with pytest.raises(PlayerError, match=r"player 'bad' failed in 3 games in a row; .* disconnects"):
-        play([other(), fake("bad", "--mode", "crash")], games=8)
+        play([other(), fake("bad", "--mode", "crash", "--from-move", first_bad_move)], games=8)
 
 
-def test_an_engine_on_a_clock_loses_on_time() -> None:
-    slow = fake("slow", "--mode", "slow", limit=Limit(control=TimeControl(0.3), margin_s=0.0))
+@pytest.mark.parametrize("mode", ["slow", "indented"])
+def test_an_engine_on_a_clock_loses_on_time(mode: str) -> None:
+    slow = fake("slow", "--mode", mode, limit=Limit(control=TimeControl(0.3), margin_s=0.0))
     found, lines = play([slow, other()], games=2)
     assert [game.ending for game in found] == [Ending.TIME] * 2
     assert re.fullmatch(r"game 1: slow loses on time \(\d+ms overrun\)", lines[0])

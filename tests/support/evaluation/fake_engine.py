@@ -2,7 +2,7 @@
 
 python fake_engine.py [--mode MODE] [--from-move N]: crash, leave (after its move), hang, close (its output),
 illegal, early (a move where it is asked whether it is ready), none, null, huge (numbers), endless (a line),
-bytes (no text), slow, deaf, mute or parent (of a process in a session of its own), from the N-th move of a
+bytes (no text), slow, indented (and slow), deaf, mute or parent (of a process in a session of its own), from the N-th move of a
 process on. Their ids go to --pid-file. With --chess960 it castles where it can, and takes moves only as UCI
 has them there: king takes rook.
 """
@@ -69,7 +69,7 @@ BAD_MOVES = {"illegal": "e1e8", "none": "(none)", "null": "0000"}  # by mode
 
 def answer(args: argparse.Namespace, board: chess.Board, seed: int, moves: int) -> None:
     mode = args.mode if moves >= args.from_move else "well"
-    time.sleep(args.delay + 0.4 * (mode == "slow"))
+    time.sleep(args.delay + 0.4 * (mode in ("slow", "indented")))
     if mode == "crash":
         sys.stderr.write("segmentation fault, or so\n")
         os._exit(1)
@@ -89,7 +89,7 @@ def answer(args: argparse.Namespace, board: chess.Board, seed: int, moves: int) 
             say(f"info {name if name.endswith('-') else name + ' '}{'9' * 400}")
     else:
         say(f"info depth 3 nodes 77 score cp {args.score} pv {move}")
-    say(f"bestmove {move}")
+    say(f"{' ' * (mode == 'indented')}bestmove {move}")
     if mode == "leave":
         os._exit(0)
 
