@@ -34,7 +34,6 @@ _ARRAYS: dict[str, pa.DataType] = {
 _NUMBERS: dict[str, pa.DataType] = {
     "lane": pa.uint64(),
     "number": pa.uint64(),
-    "start": pa.utf8(),
     "result": pa.int8(),
     "plays_through": pa.bool_(),
     "resign_ply": pa.int32(),
@@ -138,17 +137,9 @@ def from_bytes(content: bytes, what: str) -> pa.RecordBatch:
             raise DataError(f"{what}: {reader.num_record_batches} record batches; expected 1")
         batch = reader.get_batch(0)
         batch.validate(full=True)
-        return _with_starts(batch)
+        return batch
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         raise DataError(f"{what}: {reason(error)}") from error
-
-
-def _with_starts(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The games with where they began: a checkpoint of version 0.1 has none that began elsewhere."""
-    place = GAME_SCHEMA.get_field_index("start")
-    if batch.schema.names != [name for name in GAME_SCHEMA.names if name != "start"]:
-        return batch
-    return batch.add_column(place, GAME_SCHEMA.field(place), pa.array([""] * batch.num_rows, pa.utf8()))
 
 
 def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -163,15 +154,11 @@ def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 def store_rows(batch: pa.RecordBatch, game_name: str, algorithm: str, event: str) -> pa.RecordBatch:
     """Finished games as rows of the game store (STORE_SCHEMA). event: why they were played."""
     num_rows = batch.num_rows
-    starts: Any = batch.column("start")
     end, rules = batch.column("end"), pa.scalar("RULES")
     ended: Any = pc.if_else(pc.equal(end, rules), batch.column("termination"), end)
     columns: dict[str, pa.Array[Any]] = {
         "game": pa.repeat(game_name, num_rows),
         "variant": pa.repeat("standard", num_rows),
-        "start_fen": pc.replace_with_mask(
-            starts, pc.equal(starts, pa.scalar("")), pa.scalar(None, pa.utf8())
-        ),
         "result": batch.column("result"),
         "termination": pc.utf8_lower(ended),
         "event": pa.repeat(event, num_rows),

@@ -27,15 +27,7 @@ def self_play_settings(search: SearchConfig, games: SelfPlayConfig, seed: int) -
     settings.search, settings.seed = rules, seed
     _copy(search, settings, "dirichlet_alpha")
     _copy(games, settings, "full_search_share", "fast_simulations", "temperature", "temperature_plies")
-    _copy(
-        games,
-        settings,
-        "endgame_share",
-        "opening_plies",
-        "resign_threshold",
-        "resign_playthrough",
-        "max_plies",
-    )
+    _copy(games, settings, "opening_plies", "resign_threshold", "resign_playthrough", "max_plies")
     return settings
 
 

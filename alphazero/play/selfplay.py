@@ -19,7 +19,6 @@ from alphazero.games.registry import CHESS, get_game, history_fill
 from alphazero.games.tablebases import Tablebases
 from alphazero.play import lanes as games
 from alphazero.search.batched import PoolEvaluator, num_trees, run_pool
-from alphazero.settings.load import Config
 from alphazero.settings.self_play import SelfPlayConfig
 
 
@@ -67,13 +66,6 @@ class Played:
         added = ("finished", "moves", "simulations", "evaluations", "cached", "batches")
         sums = {name: getattr(self, name) + getattr(later, name) for name in added}
         return replace(later, is_complete=self.is_complete and later.is_complete, **sums)
-
-
-def check_endgames(config: Config, game: str) -> None:
-    """Raises ConfigError for endgames of another game than chess."""
-    share = config.self_play.endgame_share
-    if share and game != CHESS:
-        raise ConfigError(f"--endgame-share {share:g}: endgames are of chess; this is {game}")
 
 
 def tables_of(own: SelfPlayConfig, game: str) -> Tablebases | None:

@@ -88,7 +88,7 @@ class SelfPlayConfig:
     lanes: int = setting(
         0,
         "games in progress at a time, over all ranks; auto (0) takes at the start of the run two batches for "
-        "each rank, and at least 256",
+        "each rank",
         minimum=0,
         maximum=MOST_GAMES,
         words={"auto": 0},
@@ -133,10 +133,6 @@ class SelfPlayConfig:
     )
     temperature_plies: int = setting(
         30, "puct: plies at the start of a game drawn at this temperature", minimum=0, maximum=MOST_PLIES
-    )
-    endgame_share: float = share(
-        0.0,
-        "chess: share of games that begin at a random position of 4 to 10 pieces, whose results come soon",
     )
     opening_plies: int = setting(
         0, "most random moves that a game begins with", minimum=0, maximum=MOST_PLIES
@@ -194,9 +190,9 @@ class SelfPlayConfig:
 
 
 # Two batches for each rank: one is searched while the network evaluates the other, or, on the CPU, lanes
-# take turns and stay at about the same place of their rounds.
+# take turns and stay at about the same place of their rounds. More lanes would hold more games that cannot
+# be learned from before they end (docs/performance.md).
 BATCHES_PER_RANK = 2
-LEAST_LANES = 256
 # Lanes stop with a move, up to a full search apart: the longer a round, the fuller its batches
 # (docs/decisions.md).
 SEARCHES_PER_ROUND = 24
@@ -211,7 +207,7 @@ def settled(
     """
     leaves = search.leaves if search.algorithm == "puct" else 1
     trees = max(1, self_play.evaluation_batch // leaves)
-    lanes = self_play.lanes or max(LEAST_LANES, min(MOST_GAMES, BATCHES_PER_RANK * trees * num_ranks))
+    lanes = self_play.lanes or min(MOST_GAMES, BATCHES_PER_RANK * trees * num_ranks)
     share = self_play.full_search_share
     positions = self_play.steps_per_generation * batch_size / self_play.reuse
     per_position = search.simulations + (1 - share) / share * self_play.fast_simulations

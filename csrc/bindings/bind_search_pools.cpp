@@ -150,7 +150,6 @@ void bind_self_play_settings(nb::module_& module) {
       .def_rw("dirichlet_alpha", &SelfPlaySettings::dirichlet_alpha)
       .def_rw("temperature", &SelfPlaySettings::temperature)
       .def_rw("temperature_plies", &SelfPlaySettings::temperature_plies)
-      .def_rw("endgame_share", &SelfPlaySettings::endgame_share)
       .def_rw("opening_plies", &SelfPlaySettings::opening_plies)
       .def_rw("resign_threshold", &SelfPlaySettings::resign_threshold)
       .def_rw("resign_playthrough", &SelfPlaySettings::resign_playthrough)
@@ -177,7 +176,6 @@ void bind_self_play_games(nb::module_& module) {
   nb::class_<SelfPlayGame> game(module, "SelfPlayGame",
                                 "A game, over or under way; arrays have an entry a ply.");
   game.def(nb::init<>())
-      .def_rw("start", &SelfPlayGame::start, "the text of the position it began with; empty: the usual one")
       .def_rw("lane", &SelfPlayGame::lane)
       .def_rw("number", &SelfPlayGame::number, "within the lane")
       .def_rw("end", &SelfPlayGame::end)

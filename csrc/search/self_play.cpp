@@ -58,7 +58,7 @@ void SelfPlay<G>::add_lane(SelfPlayGame game) {
     throw GameError("lane " + std::to_string(game.lane) + ", game " + std::to_string(game.number) + ": " +
                     what);
   };
-  Line<G> line = game.start.empty() ? Line<G>() : Line<G>(G::from_string(game.start));
+  Line<G> line;
   std::vector<Move> legal;
   for (const Move move : game.moves) {
     G::legal(line.state(), legal);
@@ -89,7 +89,7 @@ void SelfPlay<G>::begin(RoundBudget budget) {
   games_ = 0;
 }
 
-// An endgame, or random moves first, but none that ends the game.
+// Random moves first, but none that ends the game.
 template <Game G>
 void SelfPlay<G>::begin_game(Lane& lane, std::uint64_t number) {
   const std::uint64_t lane_number = lane.game.lane;
@@ -98,14 +98,6 @@ void SelfPlay<G>::begin_game(Lane& lane, std::uint64_t number) {
   lane.game.number = number;
   lane.line = Line<G>();
   lane.game.plays_through = rng(lane, kPlaythrough).uniform() < settings_.resign_playthrough;
-  if constexpr (requires(Rng start) { G::random_endgame(start); }) {
-    Rng start = rng(lane, kStart);
-    if (start.uniform() < settings_.endgame_share) {
-      lane.line = Line<G>(G::random_endgame(start));
-      lane.game.start = G::to_string(lane.line.state());
-      return;
-    }
-  }
   Rng opening = rng(lane, kOpening);
   const std::uint64_t plies = opening.below(static_cast<std::uint64_t>(settings_.opening_plies) + 1);
   std::vector<Move> legal;

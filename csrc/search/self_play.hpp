@@ -30,8 +30,7 @@ struct SelfPlaySettings {
   double dirichlet_alpha = 0.3;  // Silver et al. 2018: chess
   double temperature = 1.0;      // while a game has fewer than temperature_plies plies, then 0
   int temperature_plies = 30;
-  double endgame_share = 0.0;  // chess: share of games that begin with Chess::random_endgame
-  int opening_plies = 0;       // a game begins with 0 to this many random moves, evenly
+  int opening_plies = 0;  // a game begins with 0 to this many random moves, evenly
   // A side resigns whose root_q and best_q are both at or below minus this; 0 is never. In
   // resign_playthrough of the games no side does, which shows how often it would have been wrong.
   double resign_threshold = 0.0;
@@ -50,7 +49,6 @@ struct SelfPlayGame {
   Termination termination = Termination::kNone;  // where the rules ended it
   std::int8_t result = 0;                        // +1: the first player won
   bool plays_through = false;
-  std::string start;             // the position it began with, as text; empty: the usual one
   std::int32_t resign_ply = -1;  // where a side would have resigned first
   std::vector<std::uint16_t> moves;
   std::vector<std::uint8_t> flags;  // bit 0: a full search, to be trained on
@@ -108,7 +106,7 @@ class SelfPlay final : public SearchDriver<G> {
   SelfPlayProgress progress() const { return {moves_.load(), games_.load()}; }
 
  private:
-  enum Purpose : std::uint64_t { kOpening, kPlaythrough, kBudget, kNoise, kMove, kStart };
+  enum Purpose : std::uint64_t { kOpening, kPlaythrough, kBudget, kNoise, kMove };
 
   struct Lane {
     SelfPlayGame game;

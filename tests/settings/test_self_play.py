@@ -30,12 +30,15 @@ def test_several_leaves_of_a_tree_fill_a_batch_from_fewer_lanes():
     assert settled(GPU, SearchConfig(algorithm="gumbel", leaves=4), 4096, num_ranks=8).lanes == 4096
 
 
-def test_there_are_always_256_lanes():
-    assert settled(SelfPlayConfig(evaluation_batch=8), SearchConfig(), 512, num_ranks=2).lanes == 256
+def test_small_batches_have_few_lanes():
+    # Games of chess from zero have some 180 plies: 256 lanes would hold eight generations of chess_cpu.
+    config = load_config("chess_cpu", {})
+    lanes = [settled(config.self_play, config.search, 256, num_ranks).lanes for num_ranks in (1, 2)]
+    assert lanes == [64, 128]
 
 
 def test_a_round_is_at_most_a_generation_and_at_least_a_search():
-    small = SelfPlayConfig(steps_per_generation=10, reuse=2.0)
+    small = SelfPlayConfig(steps_per_generation=10, reuse=2.0, lanes=256)
     search = SearchConfig(simulations=64)
     # 10 steps of 512 positions, each trained on twice: 2,560 searches over 256 lanes.
     assert settled(small, search, 512, num_ranks=1).simulations_per_round == 10 * 64

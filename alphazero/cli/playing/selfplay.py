@@ -31,7 +31,7 @@ from alphazero.data.store.growing import GrowingStore
 from alphazero.games.registry import read_game
 from alphazero.machine.lock import only_writer
 from alphazero.play.lanes import concatenated, from_bytes, store_rows, to_bytes
-from alphazero.play.selfplay import check_endgames, describe, figures_of, play_first_games, tables_of
+from alphazero.play.selfplay import describe, figures_of, play_first_games, tables_of
 from alphazero.play.workers import Place, Worker, Workers, find_places
 from alphazero.settings.flags import count, seconds
 from alphazero.settings.load import Config, load_config
@@ -167,7 +167,6 @@ def play(args: argparse.Namespace, config: Config, places: Sequence[Place]) -> i
     device = device_of("cpu" if places else args.device)  # workers have networks of their own
     network, _ = open_network(args.weights, device)
     game = network.spec.name
-    check_endgames(config, game)
     tables_of(config.self_play, game)  # workers and this process open their own; what is wrong is said first
     store = GrowingStore(args.out, game)
     stop = StopRequest()

@@ -28,7 +28,6 @@ from alphazero.play.actors.shard import ShardName, read_shard
 from alphazero.play.selfplay import FIXED_POINT
 
 _TOLERANCE = 1e-4  # of a value beyond its bounds: float32 sums of three shares
-MOST_PIECES = 10  # of Chess::random_endgame
 Bools = npt.NDArray[np.bool_]
 
 
@@ -69,7 +68,6 @@ def check_shard(
         raise DataError(f"{name}: a game without moves")
     assert view.search is not None
     _check_order(name, batch)
-    _check_starts(name, view, settings)
     _check_searches(name, batch, view, view.search, settings)
     ends = _core.RuledEnds()
     try:
@@ -101,14 +99,6 @@ def _check_order(name: ShardName, batch: pa.RecordBatch) -> None:
     lane, number = _column(batch, "lane"), _column(batch, "number")
     follows = (lane[1:] > lane[:-1]) | ((lane[1:] == lane[:-1]) & (number[1:] > number[:-1]))
     _refuse(name, ~follows, "the game after game {} is not the next by lane and number")
-
-
-def _check_starts(name: ShardName, view: ShardView, settings: PlaceSettings) -> None:
-    """Games begin with the usual position, or with few pieces where endgames are played."""
-    for row in np.flatnonzero(np.diff(view.fen_offset)).tolist():
-        placement = str(view.start_of(row)).split(" ")[0]
-        if not settings.self_play.endgame_share or sum(map(str.isalpha, placement)) > MOST_PIECES:
-            raise DataError(f"{name}: game {row}: begins with {shortened(placement)}, as no game here does")
 
 
 def _check_searches(
@@ -173,7 +163,7 @@ def _check_ends(
     resign_ply = _column(batch, "resign_ply")
     _refuse(name, (resign_ply < -1) | (resign_ply > plies), "game {}: no side can resign there")
     for row in np.flatnonzero(adjudicated).tolist():
-        line = make_line(settings.game, view.start_of(row))
+        line = make_line(settings.game)
         for move in view.moves[view.moves_offset[row] : view.moves_offset[row + 1]]:
             line.push(int(move))
         known = None if tables is None else tables.result(str(line))

@@ -22,13 +22,11 @@ from alphazero.games.tablebases import Tablebases
 from alphazero.play.uci.levels import Levels
 from alphazero.play.uci.options import ELO, LIMITS_STRENGTH, TABLE, Options
 from alphazero.play.uci.protocol import (
-    NULL_MOVE,
     Go,
     Parsed,
     Plain,
     SetOption,
     SetPosition,
-    best_move_line,
     info_string,
     parse,
     read_move,

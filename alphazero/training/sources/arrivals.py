@@ -27,7 +27,7 @@ from alphazero.network.weights.weights import WeightsFile
 from alphazero.play import lanes as games
 from alphazero.play.actors.place import OF_A_RUN, MeetingPlace, open_place
 from alphazero.play.actors.pointers import Account, PlaceSettings, read_settings, rules_digest
-from alphazero.play.selfplay import check_endgames, tables_of
+from alphazero.play.selfplay import tables_of
 from alphazero.run.directory import RunDirectory
 from alphazero.settings.load import Config
 from alphazero.training.loop.job import Job, RankServices
@@ -144,7 +144,6 @@ def check_ways(config: Config, run: RunDirectory) -> None:
             f"--opening-plies {own.opening_plies}, --max-plies {own.max_plies}: expected openings that are "
             "shorter than games"
         )
-    check_endgames(config, config.network.game)
     if own.self_play_from != "here" and (own.place or (run.path / OF_A_RUN).exists()):
         place = place_of(config, run, make=True)
         with contextlib.suppress(

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/rng.hpp"
 #include "games/chess/lc0_encoding.hpp"
 #include "games/chess/position.hpp"
 #include "games/game.hpp"
@@ -36,9 +35,6 @@ struct Chess {
   // Castling alone knows left from right.
   static bool can_turn(const State& state) { return state.castling_rooks() == 0; }
   static State initial() { return State::initial(); }
-  // A legal position, under way, of 4 to 10 pieces on random squares: the kings, and others of which every
-  // second is a pawn.
-  static State random_endgame(Rng& rng);
   static State from_string(std::string_view fen) { return State::from_fen(fen); }
   static std::string to_string(const State& state) { return state.fen(); }
   static void legal(const State& state, std::vector<Move>& moves) { state.legal_moves(moves); }

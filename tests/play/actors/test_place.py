@@ -156,7 +156,6 @@ def test_a_shard_that_is_compressed_or_has_other_columns_is_refused() -> None:
     usual = {
         "lane": 0,
         "number": 0,
-        "start": "",
         "result": 0,
         "plays_through": False,
         "resign_ply": 0,
