@@ -17,6 +17,7 @@ from typing import IO, Any
 from alphazero.base.errors import DataError
 
 CHUNK_BYTES = 1 << 20
+OTHER_PACKINGS = (".bz2", ".zst", ".xz", ".zip", ".7z", ".rar")  # than .gz, which this program writes
 _EPD = re.compile(r"\.epd(\.(gz|bz2|zst))?$", re.IGNORECASE)
 _UNFINISHED_FILE = re.compile(r"\..+\.\d+\.tmp")
 
@@ -122,11 +123,27 @@ def nearest_existing(path: Path) -> Path:
     return next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
 
 
+def resolved(path: Path) -> Path:
+    """The path without symbolic links; a loop of links stays, so that the system names it where it is opened.
+
+    Path.resolve() raises RuntimeError for a loop in Python 3.11.
+    """
+    return Path(os.path.realpath(path))
+
+
 def given_path(text: str, flag: str) -> Path:
     """The path that a user gave as `flag`. Raises DataError for what is no path; nothing is not `.`."""
     if not text or "\0" in text:
         raise DataError(f"{flag} {text!r}: expected the path of a file or directory")
     return Path(text)
+
+
+def plain_path(text: str, flag: str, example: str) -> Path:
+    """As given_path, of a file that plain text is written to. Raises DataError for a packed file's name."""
+    path = given_path(text, flag)
+    if path.name.lower().endswith((".gz", *OTHER_PACKINGS)):
+        raise DataError(f"{flag} {text}: expected a plain file, as {example}")
+    return path
 
 
 def refuse_positions(path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hjson import HjsonDecodeError, HjsonDecoder
-from hjson.decoder import JSONArray, JSONObject, make_scanner
+from hjson.decoder import NUMBER_RE, JSONArray, JSONObject, make_scanner
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import read_at_most
@@ -38,7 +38,7 @@ class HjsonFile:
 
     def location(self, keys: KeyPath) -> str:
         """Flag, or file and line, that a value comes from."""
-        if keys in self.by_flag:
+        if any(keys[:end] in self.by_flag for end in range(1, len(keys) + 1)):
             return self.flag
         return f"{self.path}:{self.lines[keys]}" if keys in self.lines else str(self.path)
 
@@ -121,7 +121,13 @@ class _Decoder(HjsonDecoder):  # type: ignore[misc]  # a class without types
         if len(self.keys) > MOST_DEPTH:
             raise ConfigError(f"{where}: nested too deeply; expected an object of settings")
         self.lines[self.keys] = line
-        value = scan(text, at)
+        try:
+            value = scan(text, at)
+        except HjsonDecodeError:
+            raise
+        except (ValueError, OverflowError) as error:  # infinity; a whole number of thousands of digits
+            number = shortened(NUMBER_RE.match(text, at)[0].strip())
+            raise ConfigError(f"{where} = {number}: too large; expected a number below 1e308") from error
         self.keys = outer
         return value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,8 @@ from alphazero.run.find import AT, BEST, find_weights, is_checkpoint
 if TYPE_CHECKING:
     from alphazero.network.weights.weights import WeightsFile
 
-# The suffix of each format's files.
-SUFFIXES = {"lc0": ".pb.gz", "onnx": ".onnx", "safetensors": ".safetensors", "pt": ".pt"}
+# The suffixes of each format's files; the first is that of a file that is not named.
+SUFFIXES = {"lc0": (".pb.gz", ".pb"), "onnx": (".onnx",), "safetensors": (".safetensors",), "pt": (".pt",)}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,9 +36,12 @@ def run(args: argparse.Namespace) -> int:
     """Convert the network and print the file's name."""
     from alphazero.network.weights.open_network import open_weights
 
+    if args.out is not None and not args.out.name.endswith(SUFFIXES[args.to]):
+        suffixes = " or ".join(SUFFIXES[args.to])
+        raise WeightsError(f"--out {args.out}: expected a name in {suffixes} with --to {args.to}")
     args.weights = network_of(args)
     weights = open_weights(args.weights)
-    path: Path = args.out or Path(default_name(args.weights, weights) + SUFFIXES[args.to])
+    path: Path = args.out or Path(default_name(args.weights, weights) + SUFFIXES[args.to][0])
     if path.exists() and not args.force:
         raise WeightsError(f"{path}: already exists (--force replaces it)")
     if args.license and args.to != "lc0":
@@ -75,7 +79,7 @@ def default_name(asked: str, weights: WeightsFile) -> str:
     """As what was asked for: a file's name, or a run's with its step (`chess_cpu-1030`) or `best-METRIC`."""
     path = find_weights(asked)
     if not is_checkpoint(path):
-        ending = next((suffix for suffix in SUFFIXES.values() if path.name.endswith(suffix)), "")
+        ending = next((suffix for suffix in chain(*SUFFIXES.values()) if path.name.endswith(suffix)), "")
         return path.name.removesuffix(ending)
     _, at, which = asked.rpartition(AT)
     step = which if at and which.startswith(BEST) else weights.metadata["step"]

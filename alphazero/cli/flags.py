@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.files import given_path
+from alphazero.base.files import given_path, plain_path
 from alphazero.run.find import RUNS, WEIGHTS_VARIABLE, default_weights
 from alphazero.settings.cluster import MOST_PROCESSES
 from alphazero.settings.flags import whole
@@ -50,6 +50,12 @@ def add_paths(
         parser.add_argument(flag, type=kind, nargs="+", default=[], metavar=metavar, help=text)
     else:
         parser.add_argument(flag, type=kind, metavar=metavar, help=text)
+
+
+def add_plain_file(parser: argparse._ActionsContainer, flag: str, text: str, example: str) -> None:
+    """A flag with a file that text is written to. example: of its name, for errors."""
+    kind = partial(plain_path, flag=flag, example=example)
+    parser.add_argument(flag, type=kind, metavar="FILE", help=text)
 
 
 def add_device_flag(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alphazero.base.errors import DataError
+from alphazero.base.files import resolved
 from alphazero.base.log import Work
 from alphazero.data.formats.files import Source, ignore
 from alphazero.data.formats.importer import VERSION as IMPORT_VERSION
@@ -112,7 +113,7 @@ def _check_owners(store: Path, sources: Sequence[Source]) -> None:
 def cache_key(sources: Sequence[Source]) -> str:
     """Equal for the same files, unchanged, under the same columns and version of the importer."""
     identity = [
-        [source.name, str(source.path.resolve()), source.size_bytes, source.mtime_ns] for source in sources
+        [source.name, str(resolved(source.path)), source.size_bytes, source.mtime_ns] for source in sources
     ]
     text = json.dumps([*map(str, FIELDS.values()), IMPORT_VERSION, identity])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alphazero.base.errors import DataError
-from alphazero.base.files import open_regular
+from alphazero.base.files import open_regular, resolved
 from alphazero.base.section import MOST_STEPS
 from alphazero.run.directory import RunDirectory
 
@@ -83,14 +83,14 @@ class RunFigures:
 
         only: a kind; others are skipped, which is faster.
         """
-        if not run.metrics.exists():
-            raise DataError(f"{run.metrics}: no such file; expected a run directory")
         reader = _Reader()
         try:
             reader.read(run.metrics, f'"kind": "{only}' if only else "")
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise DataError(f"{run.metrics}: no such file; expected a run directory") from error
         except OSError as error:
             raise DataError(f"{run.metrics}: cannot be read: {error.strerror}") from error
-        return cls(name or run.path.resolve().name, reader.lines(), tuple(reader.alarms), reader.num_damaged)
+        return cls(name or resolved(run.path).name, reader.lines(), tuple(reader.alarms), reader.num_damaged)
 
     def of(self, kind: str) -> Lines:
         """The lines of a kind; none where there are none."""

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.section import checked, kinds_of
-from alphazero.base.text import one_of
+from alphazero.base.section import checked, kinds_of, setting
+from alphazero.base.text import one_of, shortened
 from alphazero.machine.environment import page
 from alphazero.settings.deepspeed_keys import (
     AUTOCAST_DTYPES,
     BLOCKS,
+    EXAMPLES,
     FROM_STAGE,
     IGNORED,
     KEYS,
@@ -59,7 +60,7 @@ class DeepSpeedSettings:
 
     values: in the order of the table; a later one beats an earlier one. precisions_off: those it switches off
     by name; any other may be chosen elsewhere. zero_options, passed_on: what DeepSpeed gets as it is.
-    ignored: keys that change nothing.
+    ignored: keys that change nothing. locations: file and line, or flag, of what DeepSpeed gets, by path.
     """
 
     source: str = ""
@@ -68,6 +69,12 @@ class DeepSpeedSettings:
     zero_options: Mapping[str, Any] = field(default_factory=dict)
     passed_on: Mapping[str, Any] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    locations: Mapping[str, str] = field(default_factory=dict)
+
+    def refusal(self, path: str, value: object, wanted: str) -> ConfigError:
+        """ConfigError about a value that DeepSpeed gets as it is."""
+        text = shortened(json.dumps(value, default=str))
+        return ConfigError(f"{self.locations.get(path, self.source)}: {path} = {text}: {wanted}")
 
     def zero_options_at(self, stage: int) -> dict[str, Any]:
         """The options of ZeRO that DeepSpeed gets at this stage."""
@@ -107,6 +114,7 @@ class _Reading:
     variants: dict[str, str]
     values: dict[str, Any] = field(default_factory=dict)
     passed_on: dict[str, Any] = field(default_factory=dict)
+    locations: dict[str, str] = field(default_factory=dict)
     autos: set[str] = field(default_factory=set)
     ignored: list[str] = field(default_factory=list)
 
@@ -149,7 +157,8 @@ def read_deepspeed_settings(path: Path, given: Sequence[str] = ()) -> DeepSpeedS
     if zero.get("overlap_comm") and zero.get("contiguous_gradients") is False:
         wanted = "expected contiguous_gradients true or absent beside it"
         raise reading.error(f"{ZERO}.overlap_comm", True, wanted)
-    return DeepSpeedSettings(str(path), tuple(values), off, zero, passed_on, tuple(reading.ignored))
+    ignored, locations = tuple(reading.ignored), reading.locations
+    return DeepSpeedSettings(str(path), tuple(values), off, zero, passed_on, ignored, locations)
 
 
 def is_off(value: object) -> bool:
@@ -179,7 +188,8 @@ def _walk(reading: _Reading, table: dict[str, Any], block: str) -> None:
             reading.autos.add(path)
         elif path in BLOCKS:
             if not isinstance(value, dict):
-                raise reading.error(written, value, 'expected an object, as {"stage": 1}')
+                example = json.dumps(EXAMPLES.get(path, {"enabled": True}))
+                raise reading.error(written, value, f"expected an object, as {example}")
             if value.get("device") != "none":
                 _walk(reading, value, path)
         elif key is not None:
@@ -200,6 +210,7 @@ def _pass_on(reading: _Reading, path: str, value: object) -> None:
     for block in blocks:
         inner = inner.setdefault(block, {})
     is_size = isinstance(value, float) and value.is_integer() and bool(blocks)
+    reading.locations[path] = reading.location(path)
     inner[name] = int(value) if is_size else value  # type: ignore[call-overload]
 
 
@@ -215,7 +226,7 @@ def _unknown(reading: _Reading, name: str, value: object, block: str) -> ConfigE
 
 def _read(reading: _Reading, key: Key, value: object) -> tuple[Any, ...]:
     """What a key's value means for each of its settings, or for DeepSpeed. Raises ConfigError."""
-    targets = key.sets.split()
+    targets = [_SETTINGS[name] for name in key.sets.split()] or [(key.kind, setting(None, ""))]
     if key.words:
         for word, meaning in key.words.items():
             is_same = str(word).lower() == value.lower() if isinstance(value, str) else word == value
@@ -227,8 +238,9 @@ def _read(reading: _Reading, key: Key, value: object) -> tuple[Any, ...]:
     if not isinstance(values, list) or len(values) != len(targets):
         raise reading.error(key.path, value, "expected a list of two numbers")
     taken = []
-    for target, part in zip(targets, values, strict=True):
-        kind, entry = _SETTINGS[target]
+    for (kind, entry), part in zip(targets, values, strict=True):
+        if key.minimum is not None:
+            entry = field(metadata={**entry.metadata, "minimum": key.minimum})
         try:  # a number in a text is a flag's way to write it
             part = None if isinstance(part, str) and kind is not str else part
             taken.append(checked("", part, kind, entry))
@@ -249,12 +261,21 @@ def _values_in(reading: _Reading) -> Iterator[FileValue]:
         values, is_default = reading.values.get(key.path), key.path not in reading.values
         if values is None and key.path not in reading.autos and isinstance(reading.file.table.get(top), dict):
             if key.is_needed:
-                raise reading.error(key.block, reading.file.table[top], f"has no {key.name}; expected one")
+                raise _missing(reading, key)
             values = None if key.default is None else _read(reading, key, key.default)
         for name, value in zip(key.sets.split(), values or (), strict=False):
             if "muon" not in name or reading.variant("optimizer") == "Muon":
                 location = reading.location(key.path)
                 yield FileValue(name, value, key.path, location, is_default, location == SET_FLAG)
+
+
+def _missing(reading: _Reading, key: Key) -> ConfigError:
+    """A needed key that its object lacks, or with it the object within its block."""
+    block, _, inner = key.block.partition(".")
+    table = reading.file.table[block]
+    if inner and table.get(inner) is not None:
+        return reading.error(key.block, table[inner], f"has no {key.name}; expected one")
+    return reading.error(block, table, f"has no {key.path.removeprefix(f'{block}.')}; expected one")
 
 
 def _precision(reading: _Reading) -> tuple[FileValue | None, frozenset[str]]:

@@ -37,7 +37,8 @@ class Key:
     path: its names from the top, with dots. sets: the settings that it gives, with spaces between them, whose
     declarations say what it may hold. variants: types of its optimizer or scheduler that have it, all where
     there are none. default: what DeepSpeed takes where the block exists without the key (None: the setting
-    stays). words: its values, and what they mean.
+    stays). words: its values, and what they mean. minimum: above that of its setting, whose 0 stands for "not
+    given". kind: of a value that DeepSpeed gets as it is.
     """
 
     path: str
@@ -45,7 +46,9 @@ class Key:
     variants: tuple[str, ...] = ()
     default: object = None
     is_needed: bool = False
-    words: Mapping[Any, Any] = field(default_factory=dict)  # never empty without `sets`
+    words: Mapping[Any, Any] = field(default_factory=dict)  # never empty without `sets` and `kind`
+    minimum: int | None = None
+    kind: type | None = None
 
     @property
     def name(self) -> str:
@@ -70,8 +73,8 @@ _RATES = "learning_rate muon_learning_rate"  # the second with Muon
 # A later key beats an earlier one that sets the same. Muon's defaults are those of DeepSpeed's original_muon.
 KEYS: tuple[Key, ...] = (
     Key("train_batch_size", "batch_size"),
-    Key("train_micro_batch_size_per_gpu", "micro_batch_size"),
-    Key("gradient_accumulation_steps", "gradient_accumulation_steps"),
+    Key("train_micro_batch_size_per_gpu", "micro_batch_size", minimum=1),
+    Key("gradient_accumulation_steps", "gradient_accumulation_steps", minimum=1),
     Key("optimizer.type", "optimizer", is_needed=True, words=OPTIMIZERS),
     _param("lr", "learning_rate", (*ADAMS, *SGD)),
     _param("lr", _RATES, MUON),
@@ -121,11 +124,20 @@ KEYS: tuple[Key, ...] = (
     Key("torch_autocast.enabled", words=SWITCH),
     Key("torch_autocast.dtype", words=AUTOCAST_DTYPES),
     Key(f"{ZERO}.stage", "zero_stage"),
+    Key(f"{ZERO}.overlap_comm", words=SWITCH),
+    Key(f"{ZERO}.contiguous_gradients", words=SWITCH),
     # NVMe needs kernels that are compiled.
     Key(f"{ZERO}.offload_optimizer.device", words={"cpu": "cpu", "none": "none"}),
     Key(f"{ZERO}.offload_param.device", words={"cpu": "cpu", "none": "none"}),
     Key("communication_data_type", words={name: name for name in ("fp32", "bf16", "fp16")}),
+    Key("wall_clock_breakdown", words=SWITCH),
+    Key("memory_breakdown", words=SWITCH),
     Key("flops_profiler.enabled", words=SWITCH),
+    Key("flops_profiler.profile_step", kind=int),
+    Key("flops_profiler.module_depth", kind=int),
+    Key("flops_profiler.top_modules", kind=int),
+    Key("flops_profiler.detailed", words=SWITCH),
+    Key("flops_profiler.output_file", kind=str),
     Key("steps_per_print", "log_interval"),
     Key("tensorboard.enabled", "tensorboard"),
     Key("tensorboard.output_path", "tensorboard_dir"),
@@ -141,6 +153,16 @@ PASSED_ON = frozenset(
 FROM_STAGE = {"offload_optimizer": 1, "overlap_comm": 2, "offload_param": 3}
 # Objects that are looked into.
 BLOCKS = frozenset(block for key in KEYS for block in (key.block, key.block.rpartition(".")[0]) if block)
+# What such an object may be; {"enabled": true} where it is not listed.
+EXAMPLES: Mapping[str, Mapping[str, object]] = {
+    "optimizer": {"type": "Adam"},
+    "optimizer.params": {"lr": 0.001},
+    "scheduler": {"type": "WarmupLR"},
+    "scheduler.params": {"warmup_num_steps": 1000},
+    ZERO: {"stage": 1},
+    f"{ZERO}.offload_optimizer": {"device": "cpu"},
+    f"{ZERO}.offload_param": {"device": "cpu"},
+}
 
 
 # Without them the results would differ silently: refused unless off, or at the value in NEUTRAL.

@@ -97,6 +97,11 @@ def test_the_line_of_each_key_is_known(tmp_path):
         ("{\n a: 1\n", r"ds\.json:3: "),
         ('{\n "a" 1}', r"ds\.json:2: "),
         ("{a: /* b }", r"ds\.json: "),
+        (
+            "{\n a: [1,\n -1e999]}",
+            r"ds\.json:3: a\.\[1\] = -1e999: too large; expected a number below 1e308$",
+        ),
+        ("a:\n " + "9" * 5000, r"ds\.json:2: a = 9+\.\.\. \(5,000 characters\): too large"),
         ("a:\n" + "{a: " * 60, r"ds\.json:2: .*nested too deeply"),
         ("a:\n" + "[" * 60, r"ds\.json:2: .*nested too deeply"),
     ],

@@ -173,6 +173,22 @@ TABLE = [
         ["no.pt"],
     ),
     ("a report of no run", ["report", "{tmp}/none"], ["none", "run directory"]),
+    (
+        "a report of a link to itself",
+        ["report", "{loop}", "{tmp}"],
+        ["loop", "Too many levels of symbolic links"],
+    ),
+    (
+        "import of a link to itself",
+        ["data", "import", "{loop}", "--store", "{tmp}/s"],
+        ["loop", "Too many levels of symbolic links"],
+    ),
+    (
+        "eval of a link to itself",
+        ["eval", "--weights", "{chess_pt}", "--data", "{loop}"],
+        ["loop", "Too many levels of symbolic links"],
+    ),
+    ("import into a link to itself", ["data", "import", "{gzip}", "--store", "{loop}"], ["not a game store"]),
     ("a report in no format", ["report", "{tmp}", "--out", "r.gif"], ["r.gif", ".html"]),
     ("a column that is none", ["solve", "448"], ["move 3", "'8'", "expected a legal move"]),
     ("a game that is over", ["solve", "1212121"], ["'1212121'", "over"]),
@@ -208,6 +224,8 @@ def files(tmp_path_factory) -> dict[str, Path]:
     write("text", "text.pgn", "no chess in here\n")
     write("gzip", "cut.pgn.gz", gzip.compress(b'[Event "a"]\n\n1. e4 e5 1-0\n' * 2000)[:-20])
     write("hostfile", "hosts", "# mine\ngpu1 slots=x\n")
+    made["loop"] = tmp / "loop"
+    made["loop"].symlink_to("loop")
     torch.save({"weights": np.zeros(3)}, tmp / "pickle.pt")
     made["pickle_pt"] = tmp / "pickle.pt"
     torch.save({"a": torch.zeros(100)}, tmp / "whole.pt")

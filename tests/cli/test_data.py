@@ -85,11 +85,13 @@ def test_lc0_data_goes_in_and_out(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(words) == 0
     assert f"{pgn}: 1 game, 12 plies" in capsys.readouterr().out
     assert main(words) == 2
+    assert main(["data", "export", str(store), "--to", "lc0", "--out", "-"]) == 2
     (leela / "more.pgn").write_text(GAMES)
     assert main(["data", "import", str(leela), "--store", str(tmp_path / "other")]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert [line for line in lines if "expected" in line] == lines
-    assert "holds lc0" in lines[-1]
+    named = f"{leela / 'training.0.gz'} holds lc0 training data and {leela / 'more.pgn'} PGN"
+    assert named in lines[-1]
     assert not (tmp_path / "other").exists()
 
 

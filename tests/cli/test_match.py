@@ -372,6 +372,8 @@ def test_a_match_continues_with_more_games_but_with_nothing_else_changed(
             ["--player", "random", "--player", "solver", "--pgn-out", "x.pgn"],
             "--pgn-out x.pgn: only for chess; this is connect4",
         ),
+        (["--pgn-out", "x.pgn.gz"], "--pgn-out x.pgn.gz: expected a plain file, as games.pgn"),
+        (["--resume", "x.json.zst"], "--resume x.json.zst: expected a plain file, as match.json"),
         (
             ["--player", "random", "--player", "solver", "--openings", "x.pgn"],
             "expected --opening-plies in con",

@@ -194,6 +194,7 @@ def test_ctrl_c_ends_it_without_a_traceback_and_keeps_the_game(nets, tmp_path):
         (["--simulations", "5", "--seconds", "1"], "not allowed with"),
         (["--seconds", "-1"], "--seconds: '-1': expected seconds"),
         (["--pgn", ""], "--pgn '': expected the path of a file"),
+        (["--pgn", "x.pgn.GZ"], "--pgn x.pgn.GZ: expected a plain file, as games.pgn"),
     ],
 )
 def test_what_cannot_be_is_one_line(nets, words, told):

@@ -11,7 +11,7 @@ from alphazero.cli.flags import (
     add_gpus_flag,
     add_network_flags,
     add_number,
-    add_paths,
+    add_plain_file,
     add_weights_flag,
 )
 from alphazero.cli.playing.players import LIMITS, NODES, key_values
@@ -65,11 +65,12 @@ def add_match_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sprt-model", choices=("normalized", "logistic"), default="normalized", help=scale)
     _add_game_flags(parser)
     add_book_flags(parser)
-    add_paths(parser, "--pgn-out", "append each game to FILE as it ends (chess)")
-    add_paths(
+    add_plain_file(parser, "--pgn-out", "append each game to FILE as it ends (chess)", "games.pgn")
+    add_plain_file(
         parser,
         "--resume",
         "write the state of the match to FILE after each game, and continue from FILE where it exists",
+        "match.json",
     )
     add_number(parser, "--rating-interval", count, "print the score every N pairs of games", 10)
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import escaped
-from alphazero.cli.flags import add_device_flag, add_number, add_paths, add_weights_flag, network_of
+from alphazero.cli.flags import add_device_flag, add_number, add_plain_file, add_weights_flag, network_of
 from alphazero.games.notation import split_moves
 from alphazero.games.registry import make_line
 from alphazero.play.search_text import style_of_terminal
@@ -54,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="MOVE",
         help="moves already played, in chess as SAN or UCI: 1. e4 e7e5 2. Nf3 ...",
     )
-    add_paths(parser, "--pgn", "append every game to this PGN file (chess)")
+    add_plain_file(parser, "--pgn", "append every game to this PGN file (chess)", "games.pgn")
     parser.add_argument(
         "--browser",
         action="store_true",

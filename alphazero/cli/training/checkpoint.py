@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from alphazero.base.errors import CheckpointError
+from alphazero.base.files import resolved
 from alphazero.base.text import printable, table
 from alphazero.cli.flags import add_number
 from alphazero.machine.lock import only_writer
@@ -64,7 +65,7 @@ def prune(directory: Path, keep: int, *, dry_run: bool) -> list[Path]:
     if dry_run:
         return files.prune(directory, keep, dry_run=True)
     # A run's own lock, however its checkpoints are reached.
-    run_directory = directory.resolve()
+    run_directory = resolved(directory)
     if run_directory.name == "checkpoints":
         run_directory = run_directory.parent
     with only_writer(run_directory, "checkpoint prune", lambda text: print(text, file=sys.stderr)):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from alphazero.base.errors import DataError
 from alphazero.base.files import given_path
 from alphazero.base.section import add_flags, values_of_flags
 from alphazero.base.text import counted, escaped, printable
@@ -191,6 +192,8 @@ def info_text(store: Path, summary: Mapping[str, Any]) -> str:
 
 
 def _export(args: argparse.Namespace, path: Path) -> None:
+    if args.out == "-":
+        raise DataError("--out -: expected the name of a new file or directory, not standard output")
     out, store = given_path(args.out, "--out"), GameStore.open(path)
     if args.to == "pgn":
         games, plies = export_pgn(store, out, first=args.first, count=args.games)

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.files import replacing
+from alphazero.base.files import replacing, resolved
 from alphazero.cli.flags import add_number
 from alphazero.run.directory import RunDirectory
 from alphazero.settings.flags import whole
@@ -73,8 +73,8 @@ def _default_out(given: list[Path], suffix: str) -> Path:
     """Each set of runs has a separate file: a comparison does not replace the page of one run."""
     if len(given) == 1:
         return given[0] / f"report{suffix}"
-    names = "-".join(path.resolve().name for path in given)
-    beside = given[0].parent if given[0].name not in ("", "..") else given[0].resolve().parent
+    names = "-".join(resolved(path).name for path in given)
+    beside = given[0].parent if given[0].name not in ("", "..") else resolved(given[0]).parent
     return beside / (os.fsdecode(os.fsencode(f"report-{names}")[:LONGEST_NAME]) + suffix)
 
 
@@ -87,7 +87,7 @@ def _runs_of(given: list[Path]) -> list[Path]:
             with contextlib.suppress(OSError):  # the report names what it cannot read
                 inside = sorted(below for below in path.iterdir() if RunDirectory(below).metrics.exists())
         runs += inside or [path]
-    return list({path.resolve(): path for path in runs}.values())
+    return list({resolved(path): path for path in runs}.values())
 
 
 def _write(report: RunReport, out: Path) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from alphazero.base.errors import DataError
-from alphazero.base.files import open_regular, refuse_positions
+from alphazero.base.files import OTHER_PACKINGS, open_regular, refuse_positions, resolved
 from alphazero.base.text import printable, reason
 from alphazero.data.store.store import named_faults
 
@@ -68,12 +68,13 @@ def find_sources(arguments: Sequence[Path], kind: Kind, say: Callable[[str], Non
     """The sources behind paths: files as given, directories searched for the kind's names and sorted.
 
     A source is named by its place below the directory given, or by its last part; where two would be named
-    alike, by their paths as given. Pipes, devices and what cannot be opened below a directory are passed
-    over, with a line to `say`. Raises DataError for what cannot be read or is named twice.
+    alike, by their paths as given. Pipes, devices, files of other packings and what cannot be opened below a
+    directory are passed over, with a line to `say`. Raises DataError for what cannot be read or is named
+    twice.
     """
     groups: list[tuple[Path, str, list[Path]]] = []
     for argument in arguments:
-        own_name = printable((argument.resolve() if kind.joins_directory else argument).name)
+        own_name = printable((resolved(argument) if kind.joins_directory else argument).name)
         if not argument.is_dir():
             refuse_positions(argument)
             groups.append((argument, own_name, [argument]))
@@ -93,9 +94,9 @@ def find_sources(arguments: Sequence[Path], kind: Kind, say: Callable[[str], Non
     for path, name, files in groups:
         statuses = []
         for file in files:
-            if file.resolve() in seen:
+            if resolved(file) in seen:
                 raise DataError(f"{file}: given twice; its games would count double")
-            seen.add(file.resolve())
+            seen.add(resolved(file))
             with open_file(file, kind.what) as opened:
                 statuses.append(os.fstat(opened.fileno()))
         sources.append(
@@ -125,7 +126,9 @@ def names_below(directory: Path) -> list[Path]:
 def _files_below(directory: Path, kind: Kind, say: Callable[[str], None]) -> list[Path]:
     files = []
     for path in names_below(directory):
-        if not kind.is_meant(path.name.lower()):
+        if not kind.is_meant(name := path.name.lower()):
+            if name.endswith(OTHER_PACKINGS):
+                say(f"passed over: {path}: expected a name in {kind.expected}")
             continue
         try:
             open_file(path, kind.what).close()

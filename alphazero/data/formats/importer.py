@@ -6,6 +6,7 @@ to <store>. An import that is interrupted leaves nothing of the store; the same 
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import Counter, deque
@@ -21,11 +22,12 @@ import pyarrow.compute as pc
 
 import alphazero._core as _core
 from alphazero.base.errors import DataError
+from alphazero.base.files import resolved
 from alphazero.base.log import Work
 from alphazero.base.text import counted, escaped, quoted, shortened
 from alphazero.data.formats.files import Source, names_below, sha256_of_source
 from alphazero.data.formats.lc0 import LC0, Lc0Chunk
-from alphazero.data.formats.lc0_files import is_lc0
+from alphazero.data.formats.lc0_files import lc0_in
 from alphazero.data.formats.parallel import Format, SourceEnd, parse_in_order
 from alphazero.data.formats.pgn import PGN
 from alphazero.data.formats.quarantine import MOST_LINES, UNREADABLE, Quarantine
@@ -41,7 +43,7 @@ G = TypeVar("G", bound=_core.PgnGames | Lc0Chunk)
 
 ALL_GAMES = GameFilters()
 # Of what the parsers make of files: with another number, as with other columns, cached stores are made again.
-VERSION = 3
+VERSION = 4
 
 MEGABYTE = 1_000_000
 _ROWS_AT_ONCE = 1 << 16  # their columns of repeated words are whole in memory
@@ -73,13 +75,13 @@ def silent() -> None:
 
 def format_of(paths: Sequence[Path]) -> Format[Any, Any]:
     """LC0 or PGN, by what the files are. Raises DataError for both."""
-    lc0 = [path for path in paths if is_lc0(path)]
-    others = [
-        path
-        for path in paths
-        if path not in lc0
-        or (path.is_dir() and any(PGN.kind.is_meant(below.name.lower()) for below in names_below(path)))
-    ]
+    lc0, others = [], []
+    for path in paths:
+        below = names_below(path) if path.is_dir() else []
+        pgn = next((file for file in below if PGN.kind.is_meant(file.name.lower())), None)
+        found = lc0_in(path)
+        lc0 += [found] if found else []
+        others += [pgn or path] if pgn or not found else []
     if lc0 and others:
         raise DataError(
             f"{lc0[0]} holds lc0 training data and {others[0]} PGN; expected one of them for a store"
@@ -117,7 +119,7 @@ def import_games(
     kind = kind or format_of(paths)
     sources = kind.find(paths, say)
     made = tuple(filter_texts(filters)), rescoring.text if rescoring else ""
-    store = store.resolve()
+    store = resolved(store)
     work = WorkingDirectory(store)
     while True:
         if (manifest := _present_manifest(sources, store, *made)) is not None:
@@ -140,7 +142,7 @@ def _present_manifest(
     sources: Sequence[Source], store: Path, filters: tuple[str, ...], rescored_by: str
 ) -> Manifest | None:
     """The manifest of a complete store of these sources, None if nothing is there; else DataError."""
-    if not store.exists() or (store.is_dir() and not any(store.iterdir())):
+    if not os.path.lexists(store) or (store.is_dir() and not any(store.iterdir())):
         return None
     if not (store / MANIFEST_NAME).exists():
         raise DataError(f"{store}: not a game store; name another or remove it")

@@ -40,12 +40,12 @@ def _is_meant(name: str) -> bool:
 KIND = Kind("lc0 training data", "lc0 training data", ", ".join((GAME_SUFFIX, *ARCHIVES)), _is_meant, True)
 
 
-def is_lc0(path: Path) -> bool:
-    """Does a path that a user named hold lc0's training data? By names, and a file by what it begins with."""
+def lc0_in(path: Path) -> Path | None:
+    """The first file of lc0's training data in a path that a user named: by names, a file by its head."""
     if path.is_dir():
-        return any(_is_meant(below.name.lower()) for below in names_below(path))
+        return next((below for below in names_below(path) if _is_meant(below.name.lower())), None)
     name = path.name.lower()
-    return name.endswith(ARCHIVES) or (_is_meant(name) and _begins_with_version(path))
+    return path if name.endswith(ARCHIVES) or (_is_meant(name) and _begins_with_version(path)) else None
 
 
 def _begins_with_version(path: Path) -> bool:

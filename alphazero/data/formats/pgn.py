@@ -157,24 +157,30 @@ LARGEST_GAME_BYTES = 1 << 26  # text without a second game beyond this is no PGN
 
 
 def cut_chunks(reader: SourceReader, chunk_bytes: int) -> Iterator[bytes]:
-    """A source's text, cut where games begin."""
+    """A source's text, cut where games begin. Raises DataError, after the whole games before the damage."""
     parts: list[bytes] = []
-    offset, size, wanted = 0, 0, chunk_bytes
-    for block in reader.blocks(chunk_bytes):
-        parts.append(block)
-        size += len(block)
-        if size < wanted:
-            continue
+    path, offset, size, wanted = reader.source.path, 0, 0, chunk_bytes
+    try:
+        for block in reader.blocks(chunk_bytes):
+            parts.append(block)
+            size += len(block)
+            if size < wanted:
+                continue
+            text = b"".join(parts)
+            cut = _core.last_game_begin(text)
+            if cut == 0:
+                if size > LARGEST_GAME_BYTES:
+                    raise DataError(f"{path}: a game of over {size} bytes at byte {offset}: no PGN")
+                parts, wanted = [text], min(2 * size, max(size, LARGEST_GAME_BYTES) + 1)
+                continue
+            yield text[:cut]
+            parts, size, wanted = [text[cut:]], size - cut, chunk_bytes
+            offset += cut
+    except DataError:
         text = b"".join(parts)
-        cut = _core.last_game_begin(text)
-        if cut == 0:
-            if size > LARGEST_GAME_BYTES:
-                raise DataError(f"{reader.source.path}: a game of over {size} bytes at byte {offset}: no PGN")
-            parts, wanted = [text], min(2 * size, max(size, LARGEST_GAME_BYTES) + 1)
-            continue
-        yield text[:cut]
-        parts, size, wanted = [text[cut:]], size - cut, chunk_bytes
-        offset += cut
+        if cut := _core.last_game_begin(text):
+            yield text[:cut]
+        raise
     if size:
         yield b"".join(parts)
 

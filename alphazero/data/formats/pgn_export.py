@@ -16,7 +16,7 @@ from typing import IO, Any, cast
 
 from alphazero._core import ChessPosition
 from alphazero.base.errors import DataError
-from alphazero.base.files import replacing
+from alphazero.base.files import OTHER_PACKINGS, replacing
 from alphazero.data.formats.pgn import CHESS960, GAME
 from alphazero.data.store.games import GameRow, games_of
 from alphazero.data.store.schema import PGN_HEADERS
@@ -33,11 +33,13 @@ _STEEPNESS = 1.5637541897
 def export_pgn(store: GameStore, path: Path, *, first: int = 0, count: int | None = None) -> tuple[int, int]:
     """Write games `first` ... of the store to a file (.gz: packed), which is written whole or not at all.
 
-    Returns how many games and plies that were. Raises DataError for games that are no chess, and where the
-    file exists or cannot be written.
+    Returns how many games and plies that were. Raises DataError for games that are no chess, for
+    names of other packings, and where the file exists or cannot be written.
     """
     if store.manifest.game != GAME:
         raise DataError(f"{store.path}: holds games of {store.manifest.game}; PGN knows {GAME} alone")
+    if path.name.lower().endswith(OTHER_PACKINGS):
+        raise DataError(f"{path}: expected a name in .pgn or .pgn.gz")
     if path.exists() or path.is_symlink():
         raise DataError(f"{path}: already exists; expected the name of a new file")
     games = plies = 0
@@ -53,7 +55,7 @@ def export_pgn(store: GameStore, path: Path, *, first: int = 0, count: int | Non
 
 
 def _packed(path: Path, file: IO[bytes]) -> AbstractContextManager[IO[bytes] | gzip.GzipFile]:
-    return gzip.GzipFile("", "wb", 6, file, 0.0) if path.suffix == ".gz" else nullcontext(file)
+    return gzip.GzipFile("", "wb", 6, file, 0.0) if path.suffix.lower() == ".gz" else nullcontext(file)
 
 
 def pgn_of(game: GameRow) -> str:

@@ -43,9 +43,9 @@ Shown: TypeAlias = dict[str, Any]
 class Findings:
     """wins: by player. last_wins: those of the player who moved last. moved: plies by player.
 
-    largest, are_signs: of the observations' numbers, and whether all are -1, 0 or 1. first_seen, sees_changes:
-    the first observation, and whether another one differed. out_of_time: whether the limit of time ended the
-    games.
+    largest, are_signs: of the observations' numbers, and whether all are -1, 0 or 1. first_seen,
+    sees_changes: the first observation, and whether another one differed. out_of_time: whether the limit of
+    time ended the games.
     """
 
     games: int = 0
@@ -148,7 +148,8 @@ class _Game:
         texts = [state.action_to_string(player, action) for action in legal]
         for action, text in zip(legal, texts, strict=True):
             if not isinstance(text, str) or not text.strip() or not text.isprintable():
-                raise AnswerError(f"action_to_string() of action {action} is {text!r}; expected a line of text")
+                what = f"action_to_string() of action {action}"
+                raise AnswerError(f"{what} is {text!r}; expected a line of text")
         if len(set(texts)) < len(texts):
             raise AnswerError("action_to_string() has one text for two legal actions; expected one for each")
         self.findings.first_seen = self.findings.first_seen or seen.tobytes()

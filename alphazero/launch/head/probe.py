@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from alphazero.base.errors import AlphaZeroError
-from alphazero.base.files import nearest_existing
+from alphazero.base.files import nearest_existing, resolved
 from alphazero.base.records import from_json, to_json
 from alphazero.launch.head.sync_data import data_digest
 from alphazero.machine.environment import CHECKOUT, commit_of, is_installed, set_up, version_of
@@ -113,7 +113,7 @@ def look(question: Question) -> Probe:
     except AlphaZeroError as error:  # a broken driver, a wrong CUDA_VISIBLE_DEVICES
         fault = str(error)
         machine, visible = look_at_this_machine("cpu"), ()
-    if question.checkout and Path(question.checkout).resolve() != CHECKOUT:
+    if question.checkout and resolved(Path(question.checkout)) != CHECKOUT:
         anew = set_up() if is_installed() else "`make clean setup`"
         fault = f"runs the code of {CHECKOUT}; expected {question.checkout}: {anew} there"
     has_directory = Path(question.directory).is_dir()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from alphazero.base.errors import DataError
-from alphazero.base.files import complete_lines
+from alphazero.base.files import complete_lines, resolved
 from alphazero.base.section import MOST_STEPS
 from alphazero.base.text import printable, reason
 from alphazero.data.store.store import GameStore
@@ -75,7 +75,7 @@ def build(paths: Sequence[Path]) -> RunReport:
 
 def _names(paths: Sequence[Path]) -> list[str]:
     """Names of the directories; the paths where two have the same."""
-    names = [printable(path.resolve().name) for path in paths]
+    names = [printable(resolved(path).name) for path in paths]
     counts = Counter(names)
     return [name if counts[name] == 1 else printable(path) for name, path in zip(names, paths, strict=True)]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from alphazero.base.files import resolved
 from alphazero.base.log import duration
 from alphazero.base.section import MOST_STEPS
 from alphazero.base.text import counted, printable, signed
@@ -195,7 +196,7 @@ def _next(run: ReadRun) -> list[tuple[str, str]]:
     if state is RunState.RUNNING:
         return [("follow it", f"alphazero report {shlex.quote(path)} --watch"), *uses]
     words = run.starts[-1].typed if run.starts else ()
-    name = run.overview.path.resolve().name
+    name = resolved(run.overview.path).name
     if state is RunState.ENDED:
         longer = continuing(words, name, "--steps", str(2 * max(1, run.overview.num_steps)))
         return [*uses, ("train twice as long", longer)]

@@ -6,6 +6,7 @@ from typing import Any
 
 from alphazero.network.model.sizes import on_meta_device
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
+from alphazero.settings.deepspeed_keys import ZERO
 from alphazero.settings.load import Config
 from alphazero.training.ranks.batch import BatchPlan
 
@@ -37,12 +38,13 @@ def why_gradients_are_given_away(config: Config) -> str:
     count = on_meta_device(config.network).parameter_count()
     limits = {"reduce_bucket_size": DEFAULT_BUCKET, **(LIMITS_OF_WEIGHTS if stage == 3 else {})}
     for name, default in limits.items():
-        given = options.get(name, options.get(name.removeprefix("stage3_"), default))
+        written = name if name in options else name.removeprefix("stage3_")
+        given = options.get(written, default)
         try:
             limit = int(given)
         except (TypeError, ValueError, OverflowError):
-            message = f"zero_optimization.{name}: {given!r}; expected a number of parameters"
-            raise ValueError(message) from None
+            wanted = "expected a number of parameters"
+            raise config.deepspeed.refusal(f"{ZERO}.{written}", given, wanted) from None
         if limit < count:
             return f"ZeRO {stage} with a {name} of {limit:,} for {count:,} parameters"
     return ""

@@ -20,7 +20,7 @@ from datetime import timedelta
 import torch
 
 from alphazero.base.errors import ConfigError, LostConnectionError
-from alphazero.base.text import reason
+from alphazero.base.text import reason, shortened
 from alphazero.games.batch import MicroBatch
 from alphazero.launch.node.store import init_method, served_store
 from alphazero.network.inference.program import CudaRecorder
@@ -30,6 +30,8 @@ from alphazero.network.model.precision import DTYPES
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.network.weights.weights import network_of
+from alphazero.settings.deepspeed_file import DeepSpeedSettings
+from alphazero.settings.deepspeed_keys import ZERO
 from alphazero.settings.load import Config
 from alphazero.training.engine.batch_norm import RunningStatistics, count_statistics
 from alphazero.training.engine.deepspeed_config import deepspeed_stage, engine_config, keeps_gradients, prints
@@ -133,7 +135,19 @@ def check_options(config: Config, world_size: int) -> None:
     try:
         DeepSpeedConfig(engine_config(config, BatchPlan(world_size, 1, (1,) * world_size)))
     except (ValueError, TypeError, AssertionError, AttributeError) as error:
-        raise ConfigError(f"{config.deepspeed.source}: DeepSpeed refuses it: {reason(error)}") from error
+        raise _refusal(config.deepspeed, error) from error
+
+
+def _refusal(settings: DeepSpeedSettings, error: Exception) -> ConfigError:
+    """The first fault of an option of ZeRO, with the key where the file or a flag has it."""
+    from pydantic import ValidationError  # comes with DeepSpeed
+
+    if isinstance(error, ValidationError):
+        fault = error.errors()[0]
+        path = ".".join(map(str, (ZERO, *fault["loc"])))
+        if path in settings.locations:
+            return settings.refusal(path, fault["input"], f"DeepSpeed refuses it: {shortened(fault['msg'])}")
+    return ConfigError(f"{settings.source}: DeepSpeed refuses it: {reason(error)}")
 
 
 def end_process_group() -> None:

@@ -41,5 +41,6 @@ def settle_settings(
         precision=precision,
     )
     config = replace(config, network=starting.config, training=training, self_play=own)
-    lines = [*kept_line(asked, config), *lines, *decided(config), *batch_lines]
+    kept = kept_line(asked, config) if saved else []
+    lines = [*kept, *lines, *decided(config), *batch_lines]
     return config, starting, [*lines, *device_lines, *precision_lines]

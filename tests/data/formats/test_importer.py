@@ -191,6 +191,20 @@ def test_unreadable_files_of_a_directory_are_listed_and_the_rest_is_imported(sou
     GameStore.open(stores[0]).verify()
 
 
+@pytest.mark.parametrize("chunk_bytes", [300, 4 << 20])
+def test_whole_games_before_damage_are_imported(tmp_path: Path, chunk_bytes: int):
+    (tmp_path / "games").mkdir()
+    packed = gzip.compress("".join(map(game, range(10))).encode() + b'[Event "x"]\n\n1. e4')
+    (tmp_path / "games" / "x.pgn.gz").write_bytes(packed[:-8])  # all but the checksum
+    said: list[str] = []
+    (entry,) = run(
+        tmp_path / "games", tmp_path / "store", chunk_bytes=chunk_bytes, say=said.append
+    ).manifest.sources
+    assert (entry.games, entry.imported, entry.quarantined) == (11, 10, {"unreadable": 1})
+    assert "(10 games of it read before)" in said[0]
+    assert [line["game"] for line in quarantined(tmp_path / "store")] == [11]
+
+
 def test_words_that_are_no_moves_are_counted_in_the_manifest_where_there_are_any(tmp_path: Path):
     (tmp_path / "games").mkdir()
     (tmp_path / "games" / "a.pgn").write_text("1. e4 D e5 \u00b1 *\n")

@@ -194,6 +194,14 @@ def test_pipes_and_sockets_below_a_directory_are_passed_over_with_a_line(tmp_pat
     assert "c.pgn: this is" in lines[1]
 
 
+def test_files_of_other_packings_below_a_directory_are_passed_over_with_a_line(tmp_path: Path):
+    make_files(tmp_path, "a.pgn", "b.pgn.xz", "c.ZIP", "notes.txt")
+    lines: list[str] = []
+    assert [source.name for source in PGN.find([tmp_path], lines.append)] == ["a.pgn"]
+    expected = "expected a name in .pgn, .pgn.gz, .pgn.bz2, .pgn.zst"
+    assert lines == [f"passed over: {tmp_path / name}: {expected}" for name in ("b.pgn.xz", "c.ZIP")]
+
+
 def test_a_name_that_is_not_utf8_is_told_in_ascii(tmp_path: Path):
     path = tmp_path / os.fsdecode(b"caf\xe9.pgn")
     path.write_bytes(TEXT)

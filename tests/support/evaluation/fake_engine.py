@@ -2,9 +2,9 @@
 
 python fake_engine.py [--mode MODE] [--from-move N]: crash, leave (after its move), hang, close (its output),
 illegal, early (a move where it is asked whether it is ready), none, null, huge (numbers), endless (a line),
-bytes (no text), slow, indented (and slow), deaf, mute or parent (of a process in a session of its own), from the N-th move of a
-process on. Their ids go to --pid-file. With --chess960 it castles where it can, and takes moves only as UCI
-has them there: king takes rook.
+bytes (no text), slow, indented (and slow), deaf, mute or parent (of a process in a session of its own), from
+the N-th move of a process on. Their ids go to --pid-file. With --chess960 it castles where it can, and takes
+moves only as UCI has them there: king takes rook.
 """
 
 import argparse

@@ -56,7 +56,9 @@ def test_a_limit_that_is_not_a_number_is_named(write, given):
     settings = read_deepspeed_settings(
         write({"zero_optimization": {"stage": 3, "stage3_max_live_parameters": given}})
     )
-    with pytest.raises(ValueError, match=r"stage3_max_live_parameters: .*; expected a number of parameters"):
+    with pytest.raises(
+        ConfigError, match=r"ds\.json:1: .*stage3_max_live_parameters = .*: expected a number"
+    ):
         deepspeed_stage(load_config("", {}, settings))
 
 
@@ -127,6 +129,16 @@ def test_what_deepspeed_refuses_is_one_line_that_names_it(write, options, named)
     with pytest.raises(ConfigError, match=rf"ds\.json.*{named}") as caught:
         check_options(recipe, 1)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", ["zero_optimization.reduce_bucket_size=-1", 'zero_optimization={"x": -1}'])
+def test_what_deepspeed_refuses_names_the_flag_that_gave_it(write, given):
+    settings = read_deepspeed_settings(write({"zero_optimization": {"x": True}}), [given])
+    recipe = recipe_of(load_config("", {}, settings), settings)
+    with pytest.raises(
+        ConfigError, match=r"^--deepspeed-set: zero_optimization\.\w+ = -1: DeepSpeed refuses"
+    ):
+        check_options(recipe, 1)
 
 
 # Unlike DeepSpeed's defaults, and small enough to matter in a small network.

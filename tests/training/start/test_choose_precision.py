@@ -104,6 +104,7 @@ def test_a_run_stores_what_it_was_and_goes_on_with_it(monkeypatch, zygote, tmp_p
     settled = state_of(tmp_path, ".", 2)["precision"]
     assert settled in fast_precisions(torch.device("cpu"))
     assert f"precision         {settled}" in output
+    assert "as in the checkpoint" not in output
     output = zygote.run_job(tmp_path, random_store, 1, "--steps", "3", "--precision", "auto")
     assert "changed arithmetic" not in output
     assert f"precision         {settled}" in output
