@@ -145,7 +145,7 @@ class _GamesInProgress:
         self._tables = Tablebases(plan.rules.syzygy, SYZYGY) if plan.rules.syzygy else None
         self._live: dict[int, LiveGame] = {}
         self._asked: dict[Future[Decision], LiveGame] = {}
-        self._faults: Counter[str] = Counter()  # games lost by one, in a row
+        self._faults: Counter[str] = Counter()  # games that each player lost by one, in a row
         self._continues = True
 
     def play(self) -> None:
