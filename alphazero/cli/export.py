@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.out is not None and not args.out.name.endswith(SUFFIXES[args.to]):
         suffixes = " or ".join(SUFFIXES[args.to])
-        raise WeightsError(f"--out {args.out}: expected a name in {suffixes} with --to {args.to}")
+        raise WeightsError(f"--out {args.out}: expected a name ending in {suffixes} with --to {args.to}")
     args.weights = network_of(args)
     weights = open_weights(args.weights)
     path: Path = args.out or Path(default_name(args.weights, weights) + SUFFIXES[args.to][0])

@@ -44,7 +44,7 @@ class MoveReport:
 
     @property
     def is_looked_at(self) -> bool:
-        """Whether the value is the move's own."""
+        """Whether the value is that of the move; otherwise it is the root's."""
         return self.visits > 0 or self.proven is not None
 
     @property

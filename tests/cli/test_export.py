@@ -96,10 +96,13 @@ def test_a_file_that_is_there_is_kept_unless_forced(weights: Path, capsys) -> No
     [
         (["none.pt", "--to", "lc0"], "network none.pt: no such file or directory"),
         (["net.pt", "--to", "pt", "--license", "x", "--out", "o.pt"], "--license: not with --to pt"),
-        (["net.pt", "--to", "pt", "--out", "o.bin"], "--out o.bin: expected a name in .pt with --to pt"),
-        (["net.pt", "--to", "pt", "--out", "o.safetensors"], "expected a name in .pt with --to pt"),
-        (["net.pt", "--to", "onnx", "--out", "o.pt"], "expected a name in .onnx with --to onnx"),
-        (["net.pt", "--to", "lc0", "--out", "o.gz"], "expected a name in .pb.gz or .pb with --to lc0"),
+        (
+            ["net.pt", "--to", "pt", "--out", "o.bin"],
+            "--out o.bin: expected a name ending in .pt with --to pt",
+        ),
+        (["net.pt", "--to", "pt", "--out", "o.safetensors"], "expected a name ending in .pt with --to pt"),
+        (["net.pt", "--to", "onnx", "--out", "o.pt"], "expected a name ending in .onnx with --to onnx"),
+        (["net.pt", "--to", "lc0", "--out", "o.gz"], "expected a name ending in .pb.gz or .pb with --to lc0"),
         (["net.pt", "--to", "lc0", "--out", "none/o.pb.gz"], "cannot be written"),
     ],
 )

@@ -219,7 +219,7 @@ def test_a_disk_that_fills_up_is_named_with_its_file(start, tmp_path):
     job.wait_for_output("rank 0 begins")
     job.hosts[0].run("mount", "-o", "remount,size=4m", str(tmp_path / "runs"))
     status, said = job.end()
-    assert status == 2
+    assert status == 2, said
     # Rank 0's checkpoint, or a heartbeat of its neighbour that came at the same moment.
     assert re.search("rank [01] on host1.*No space left", error_line(said))
 

@@ -128,7 +128,7 @@ def _files_below(directory: Path, kind: Kind, say: Callable[[str], None]) -> lis
     for path in names_below(directory):
         if not kind.is_meant(name := path.name.lower()):
             if name.endswith(OTHER_PACKINGS):
-                say(f"passed over: {path}: expected a name in {kind.expected}")
+                say(f"passed over: {path}: expected a name ending in {kind.expected}")
             continue
         try:
             open_file(path, kind.what).close()

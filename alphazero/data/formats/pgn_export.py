@@ -33,13 +33,13 @@ _STEEPNESS = 1.5637541897
 def export_pgn(store: GameStore, path: Path, *, first: int = 0, count: int | None = None) -> tuple[int, int]:
     """Write games `first` ... of the store to a file (.gz: packed), which is written whole or not at all.
 
-    Returns how many games and plies that were. Raises DataError for games that are no chess, for
-    names of other packings, and where the file exists or cannot be written.
+    Returns how many games and plies that were. Raises DataError for games other than chess, for names of
+    other packings, and where the file exists or cannot be written.
     """
     if store.manifest.game != GAME:
         raise DataError(f"{store.path}: holds games of {store.manifest.game}; PGN knows {GAME} alone")
     if path.name.lower().endswith(OTHER_PACKINGS):
-        raise DataError(f"{path}: expected a name in .pgn or .pgn.gz")
+        raise DataError(f"{path}: expected a name ending in .pgn or .pgn.gz")
     if path.exists() or path.is_symlink():
         raise DataError(f"{path}: already exists; expected the name of a new file")
     games = plies = 0

@@ -106,7 +106,7 @@ def test_files_that_are_there_and_other_games_are_refused(tmp_path: Path):
         export_pgn(store, path)
     with pytest.raises(DataError, match="none from game 2"):
         export_pgn(store, tmp_path / "none.pgn", first=2)
-    with pytest.raises(DataError, match=r"games\.pgn\.bz2: expected a name in \.pgn or \.pgn\.gz"):
+    with pytest.raises(DataError, match=r"games\.pgn\.bz2: expected a name ending in \.pgn or \.pgn\.gz"):
         export_pgn(store, tmp_path / "games.pgn.bz2")
     row = {"game": "connect4", "variant": "standard", "source": "x", "moves": [3], "result": 1}
     with pytest.raises(DataError, match="PGN knows chess alone"):

@@ -198,7 +198,7 @@ def test_files_of_other_packings_below_a_directory_are_passed_over_with_a_line(t
     make_files(tmp_path, "a.pgn", "b.pgn.xz", "c.ZIP", "notes.txt")
     lines: list[str] = []
     assert [source.name for source in PGN.find([tmp_path], lines.append)] == ["a.pgn"]
-    expected = "expected a name in .pgn, .pgn.gz, .pgn.bz2, .pgn.zst"
+    expected = "expected a name ending in .pgn, .pgn.gz, .pgn.bz2, .pgn.zst"
     assert lines == [f"passed over: {tmp_path / name}: {expected}" for name in ("b.pgn.xz", "c.ZIP")]
 
 
